@@ -1,0 +1,1 @@
+"""Decides and merges: pure functions over runs, without files or threads."""

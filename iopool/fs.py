@@ -1,0 +1,197 @@
+"""The file system as the engine sees it: the only place where lsmstate touches files.
+
+Owns every file call. `FileSystem` is the seam that tests replace by simulated disks; `LocalFileSystem` is the real one.
+Threading: a `LocalFileSystem` has no state and may be used from any thread; a `WritableFile` belongs to one thread.
+Invariants: files are created exclusively, private to their owner, and written once; links are never followed; only
+regular files are read. `OSError` passes through untouched.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import stat
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+Bytes = bytes | bytearray | memoryview
+Kind = Literal["file", "dir", "other"]
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_VECTOR_MAX = 512  # below IOV_MAX everywhere
+
+
+class WritableFile(Protocol):
+    """A new file, written from its beginning to its end by one thread."""
+
+    def write(self, views: Sequence[Bytes]) -> None:
+        """Appends all bytes of all views, in order."""
+
+    def sync(self) -> None:
+        """Makes what was written durable (fsync). After a failure the file must be abandoned."""
+
+    def close(self) -> None:
+        """Closes the file; nothing is promised about what was not synced."""
+
+
+class FileLock(Protocol):
+    """An exclusive lock that ends with `release` or with its process."""
+
+    def release(self) -> None:
+        """Gives the lock up; the file stays."""
+
+
+class FileSystem(Protocol):
+    """All that the engine asks of a file system. Paths are absolute or relative strings."""
+
+    def kind(self, path: str) -> Kind | None:
+        """What is at `path`, links not followed; None if nothing is."""
+
+    def make_dir(self, path: str) -> None:
+        """Creates one directory, private to its owner; an existing directory is fine."""
+
+    def list_dir(self, path: str) -> list[str]:
+        """The names in a directory, in no order."""
+
+    def create(self, path: str) -> WritableFile:
+        """A new file. Raises FileExistsError if the name is taken."""
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        """The whole content of a regular file of at most `max_bytes`; a larger one raises OSError(EFBIG)."""
+
+    def map(self, path: str) -> memoryview:
+        """A read-only view of a regular file's bytes, mapped where the system can; it lives as long as its users."""
+
+    def link(self, source: str, target: str) -> None:
+        """A second name for a file. Raises FileExistsError if the name is taken: exactly one of many callers wins."""
+
+    def unlink(self, path: str) -> None:
+        """Removes a name. Raises FileNotFoundError if it is gone."""
+
+    def sync_dir(self, path: str) -> None:
+        """Makes the directory's entries durable: names created, linked and removed so far."""
+
+    def lock(self, path: str) -> FileLock | None:
+        """Creates the file if need be and locks it exclusively; None if another holder lives."""
+
+
+class LocalFileSystem:
+    """The real file system."""
+
+    def __init__(self, *, group_access: bool = False) -> None:
+        self._file_mode = 0o660 if group_access else 0o600
+        self._dir_mode = 0o770 if group_access else 0o700
+
+    def kind(self, path: str) -> Kind | None:
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            return None
+        if stat.S_ISREG(mode):
+            return "file"
+        return "dir" if stat.S_ISDIR(mode) else "other"
+
+    def make_dir(self, path: str) -> None:
+        try:
+            os.mkdir(path, self._dir_mode)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                raise
+
+    def list_dir(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def create(self, path: str) -> WritableFile:
+        return _LocalFile(os.open(path, _CREATE, self._file_mode))
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        fd = _open_regular(path)
+        try:
+            size = os.fstat(fd).st_size
+            if size > max_bytes:
+                raise OSError(errno.EFBIG, f"larger than {max_bytes} bytes", path)
+            parts = []
+            while part := os.read(fd, size + 1):
+                parts.append(part)
+            return b"".join(parts)
+        finally:
+            os.close(fd)
+
+    def map(self, path: str) -> memoryview:
+        fd = _open_regular(path)
+        try:
+            if os.fstat(fd).st_size == 0:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
+        finally:
+            os.close(fd)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target, follow_symlinks=False)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> FileLock | None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(path, flags, self._file_mode)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except BaseException:
+            os.close(fd)
+            raise
+        return _LocalLock(fd)
+
+
+class _LocalFile:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def write(self, views: Sequence[Bytes]) -> None:
+        waiting = [v for v in (memoryview(view).cast("B") for view in views) if len(v)]
+        while waiting:
+            written = os.writev(self._fd, waiting[:_VECTOR_MAX])
+            while waiting and written >= len(waiting[0]):
+                written -= len(waiting.pop(0))
+            if written:
+                waiting[0] = waiting[0][written:]
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class _LocalLock:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+def _open_regular(path: str) -> int:
+    """A descriptor of a regular file; a link, a pipe or a device is refused before anything is read."""
+    fd = os.open(path, _READ | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return fd

@@ -1,0 +1,3 @@
+"""State for streaming joins."""
+
+__version__ = "0.1.0.dev0"
