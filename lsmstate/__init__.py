@@ -1,3 +1,37 @@
-"""State for streaming joins."""
+"""lsmstate: state for streaming joins. An LSM-tree engine with MVCC, epochs and time travel."""
+
+from lsmstate.engine import StateStore, View
+from lsmstate.errors import (
+    CorruptionError,
+    EpochError,
+    FencedError,
+    FormatVersionError,
+    LsmStateError,
+    NotAStateError,
+    SchemaError,
+    SnapshotExpired,
+    StoreClosedError,
+    StorePoisonedError,
+)
+from lsmstate.options import Options
+from lsmstate.schema import Side
 
 __version__ = "0.1.0.dev0"
+
+__all__ = [
+    "CorruptionError",
+    "EpochError",
+    "FencedError",
+    "FormatVersionError",
+    "LsmStateError",
+    "NotAStateError",
+    "Options",
+    "SchemaError",
+    "Side",
+    "SnapshotExpired",
+    "StateStore",
+    "StoreClosedError",
+    "StorePoisonedError",
+    "View",
+    "__version__",
+]

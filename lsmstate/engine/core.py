@@ -1,0 +1,164 @@
+"""The heart of an open store: what it holds now, and the locks around it.
+
+What readers see is a handful of immutable things (a version, sealed memtables, pieces), swapped whole under the
+swap lock, which is held for microseconds and never during I/O. Writers come one at a time, under the write lock. So
+a snapshot costs a few pointers, readers never wait for a flush, and a writer never waits for a reader.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+
+from iopool import WorkerPool
+from lsmstate.engine.files import FileSources
+from lsmstate.engine.flush import Sealed
+from lsmstate.engine.garbage import Collector
+from lsmstate.engine.identity import Identity
+from lsmstate.engine.memtable import Memtable, Piece
+from lsmstate.engine.pins import Pin, take_pin
+from lsmstate.engine.poison import PoisonableFileSystem
+from lsmstate.engine.view import Source, View
+from lsmstate.errors import FencedError, StoreClosedError, StorePoisonedError
+from lsmstate.manifest import names
+from lsmstate.manifest.log import Head, Manifest, ManifestLog
+from lsmstate.manifest.version import Version
+from lsmstate.options import Options
+from lsmstate.sstable.cache import FileCache
+
+
+class Core:
+    """The state of one handle. Modules of the engine act on it; users see `StateStore`."""
+
+    def __init__(
+        self,
+        fs: PoisonableFileSystem,
+        path: str,
+        identity: Identity,
+        options: Options,
+        pool: WorkerPool,
+        cache: FileCache,
+        attempt: str,
+        *,
+        read_only: bool,
+    ) -> None:
+        self.fs, self.path, self.options = fs, path, options
+        self.sides, self.store_id = identity.sides, identity.store_id
+        self.pool, self.cache, self.attempt = pool, cache, attempt
+        self.read_only = read_only
+        self.log = ManifestLog(fs, path, identity.store_id)
+        self.write_lock = threading.RLock()
+        self.swap_lock = threading.Lock()
+        self._pin: Pin | None = None
+        self.head: Head = self._pinned_head() if read_only else self.log.head()
+        self.working: Version = self.head.version
+        self.memtable = Memtable()
+        self.sealed: tuple[Sealed, ...] = ()
+        self.prepared: Manifest | None = None
+        self.fenced: FencedError | None = None
+        self.views: weakref.WeakSet[View] = weakref.WeakSet()
+        self.collector = Collector()
+        self._sources = FileSources(self)
+        self._numbers = itertools.count(1)
+        self._pid = os.getpid()
+        self._closed = False
+
+    def _pinned_head(self) -> Head:
+        """The newest publication, protected as long as this handle lives."""
+        while True:
+            head = self.log.head()
+            if head.manifest is None:
+                return head
+            self._pin = take_pin(self.fs, self.path, head.manifest.name, self.attempt)
+            if self.fs.kind(f"{self.log.directory}/{head.manifest.name}") is not None:
+                return head
+            if self._pin is not None:
+                self._pin.release()
+
+    # ---- reading
+
+    def view(self, *, pinned: bool = False) -> View:
+        """All rows of this moment. A pinned view keeps its files, whoever collects."""
+        self.check_open()
+        pin = None
+        if pinned:
+            with self.swap_lock:
+                manifest = self.head.manifest
+            pin = take_pin(self.fs, self.path, manifest.name if manifest else None, self.attempt)
+        with self.swap_lock:
+            version, sealed = self.working, self.sealed
+            pieces = [piece for part in sealed for piece in part.memtable.pieces()]
+            pieces += self.memtable.pieces()
+        return self._view(version, pieces, pin.release if pin else None, None)
+
+    def version_view(self, version: Version, release: Callable[[], None] | None) -> View:
+        """The rows of a version, as committed."""
+        return self._view(version, [], release, version.epoch)
+
+    def _view(
+        self, version: Version, pieces: list[Piece], release: Callable[[], None] | None, epoch: int | None
+    ) -> View:
+        sources: list[Source] = [*self._sources.of(version), *pieces]
+        view = View(
+            self.sides,
+            sources,
+            version.tombstones,
+            version.watermark,
+            self.options.batch_rows,
+            frozenset(version.files),
+            release,
+            epoch,
+        )
+        self.views.add(view)
+        return view
+
+    # ---- writing
+
+    def new_name(self, kind: str, epoch: int | None = None) -> str:
+        """A file name that nobody has or will have."""
+        if epoch is None:
+            epoch = self.working.epoch + 1
+        return str(names.Name(epoch, self.working.line, self.attempt, next(self._numbers), kind))
+
+    def next_number(self) -> int:
+        """The next number of a file of this handle."""
+        return next(self._numbers)
+
+    def swap(self, **changes: object) -> None:
+        """Changes the working version. Requires: the write lock."""
+        with self.swap_lock:
+            self.working = replace(self.working, **changes)  # type: ignore[arg-type]
+
+    # ---- whether it may
+
+    def check_open(self) -> None:
+        """Raises StoreClosedError unless this process may use the handle."""
+        if self._closed:
+            raise StoreClosedError(f"{self.path}: the store is closed; open it again")
+        if os.getpid() != self._pid:
+            raise StoreClosedError(f"{self.path}: the store was opened before a fork; open it again in this process")
+
+    def check_writable(self) -> None:
+        """Raises unless this handle can still write."""
+        self.check_open()
+        if self.read_only:
+            raise StoreClosedError(f"{self.path}: opened read-only; open it with read_only=False to write")
+        if self.fenced is not None:
+            raise FencedError(str(self.fenced))
+        if self.fs.poison is not None:
+            raise StorePoisonedError(
+                f"{self.path}: an fsync failed ({self.fs.poison}); close the store, look after the disk, and reopen: "
+                "the last committed epoch is there"
+            ) from self.fs.poison
+
+    def mark_closed(self) -> bool:
+        """Closes for all callers; False if it was closed before."""
+        was, self._closed = self._closed, True
+        if self._pin is not None:
+            pin, self._pin = self._pin, None
+            pin.release()
+        return not was

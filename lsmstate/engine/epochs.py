@@ -1,0 +1,179 @@
+"""Epochs: prepare makes one durable as a candidate, commit publishes it, abort forgets it, restore goes back.
+
+Between prepare(N) and commit(N) the rows of N are durable but not yet part of the state: a crash then leaves a
+complete candidate, which `commit(N)` of a new handle can still publish, or `abort(N)` forget. What is written after
+prepare(N) belongs to a later epoch. An aborted epoch loses no rows: they go into the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lsmstate.engine.flush import flush
+from lsmstate.engine.garbage import collect
+from lsmstate.engine.memtable import Memtable
+from lsmstate.errors import EpochError, FencedError
+from lsmstate.manifest.log import Head, Manifest
+from lsmstate.manifest.version import Past, Version
+from lsmstate.refs import Tombstone
+
+if TYPE_CHECKING:
+    from lsmstate.engine.core import Core
+
+EPOCH_MAX = 10**12 - 1
+
+
+def prepare(core: Core, epoch: int, meta: Mapping[str, Any] | None) -> Manifest:
+    """Makes a candidate of all that was written so far. Requires: the write lock."""
+    core.check_writable()
+    check_epoch(epoch)
+    if core.prepared is not None:
+        raise EpochError(f"epoch {core.prepared.version.epoch} is prepared; commit or abort it before epoch {epoch}")
+    last = core.head.version.epoch
+    if epoch <= last:
+        raise EpochError(f"epoch {epoch} is not after {last}, the last one committed; epochs only go forward")
+    flush(core)
+    version = replace(
+        _trimmed(core),
+        epoch=epoch,
+        history=_history(core.head, core.options.retain),
+        meta=dict(meta or {}),
+    )
+    manifest = core.log.write_candidate(version, core.attempt, core.next_number(), core.head)
+    with core.swap_lock:
+        core.working = version
+        core.prepared = manifest
+    return manifest
+
+
+def commit(core: Core, epoch: int, candidate: str | None) -> None:
+    """Publishes a prepared epoch. Requires: the write lock. Committing the newest epoch again does nothing."""
+    core.check_writable()
+    check_epoch(epoch)
+    manifest = core.prepared
+    if manifest is not None and manifest.version.epoch == epoch and candidate in (None, manifest.name):
+        _publish(core, manifest)
+        return
+    if manifest is not None and manifest.version.epoch != epoch:
+        raise EpochError(f"epoch {manifest.version.epoch} is prepared, not epoch {epoch}")
+    if epoch == core.head.version.epoch and candidate is None:
+        return
+    manifest = _left_behind(core, epoch, candidate)
+    if core.memtable or core.sealed or core.working is not core.head.version:
+        raise EpochError(f"epoch {epoch} was prepared by another handle, and this one has written since; reopen first")
+    _publish(core, manifest)
+    with core.swap_lock:
+        core.working = manifest.version
+
+
+def abort(core: Core, epoch: int) -> None:
+    """Forgets a prepared epoch, or the candidates that a crash left of it. Requires: the write lock."""
+    core.check_writable()
+    check_epoch(epoch)
+    if core.prepared is not None and core.prepared.version.epoch == epoch:
+        forgotten = [core.prepared.name]
+        with core.swap_lock:
+            core.working = replace(core.working, epoch=core.head.version.epoch)
+            core.prepared = None
+    else:
+        forgotten = core.log.candidates(epoch, core.head.number + 1)
+        if not forgotten or epoch <= core.head.version.epoch:
+            raise EpochError(f"epoch {epoch} is not prepared; there is nothing to abort")
+    for name in forgotten:
+        core.fs.unlink(f"{core.log.directory}/{name}")
+    core.fs.sync_dir(core.log.directory)
+
+
+def restore(core: Core, epoch: int) -> None:
+    """Goes back to a committed epoch, durably, on a new line. Requires: the write lock."""
+    core.check_writable()
+    past = find_epoch(core, epoch)
+    kept = tuple(p for p in _pasts(core.head) if p.epoch < epoch)
+    version = replace(past.version, line=core.head.version.line + 1, history=kept)
+    manifest = core.log.write_candidate(version, core.attempt, core.next_number(), core.head, full=True)
+    _publish(core, manifest)
+    with core.swap_lock:
+        core.working, core.sealed, core.memtable = version, (), Memtable()
+
+
+def find_epoch(core: Core, epoch: int) -> Manifest:
+    """The manifest of a committed epoch that is still retained."""
+    check_epoch(epoch)
+    head = core.head.manifest
+    if head is not None and head.version.epoch == epoch:
+        return head
+    for past in _pasts(core.head):
+        if past.epoch == epoch:
+            return core.log.read(past.manifest)
+    known = ", ".join(str(past.epoch) for past in _pasts(core.head)) or "none"
+    raise EpochError(f"no epoch {epoch}; those that can be opened are: {known}")
+
+
+def check_epoch(epoch: int) -> None:
+    """Raises EpochError unless it is a possible epoch."""
+    if not isinstance(epoch, int) or isinstance(epoch, bool) or not 1 <= epoch <= EPOCH_MAX:
+        raise EpochError(f"epochs are whole numbers from 1 to {EPOCH_MAX}, not {epoch!r}")
+
+
+def _publish(core: Core, manifest: Manifest) -> None:
+    try:
+        head = core.log.publish(manifest, core.head)
+    except FencedError as error:
+        core.fenced = error
+        raise
+    with core.swap_lock:
+        core.head = head
+        core.prepared = None
+    collect(core)
+
+
+def _left_behind(core: Core, epoch: int, candidate: str | None) -> Manifest:
+    """The candidate that an earlier handle prepared and did not commit."""
+    found = core.log.candidates(epoch, core.head.number + 1)
+    if candidate is not None:
+        found = [name for name in found if name == candidate]
+    if not found or epoch <= core.head.version.epoch:
+        raise EpochError(f"epoch {epoch} is not prepared; call prepare({epoch}) first")
+    if len(found) > 1:
+        raise EpochError(f"epoch {epoch} has {len(found)} candidates; name one with candidate=: {', '.join(found)}")
+    return core.log.read(found[0])
+
+
+def _pasts(head: Head) -> tuple[Past, ...]:
+    """All epochs that can be opened, the newest last."""
+    if head.manifest is None:
+        return ()
+    return (*head.version.history, Past(head.version.epoch, head.manifest.name))
+
+
+def retained_epochs(core: Core) -> list[int]:
+    """The numbers of all epochs that can be opened."""
+    return [past.epoch for past in _pasts(core.head)]
+
+
+def _history(head: Head, retain: int) -> tuple[Past, ...]:
+    return _pasts(head)[-(retain - 1) :] if retain > 1 else ()
+
+
+def _trimmed(core: Core) -> Version:
+    """The working version without files that the watermark has retired as a whole, and spent tombstones."""
+    version = core.working
+    if version.watermark is not None:
+        cuts = [None if s.retention_us is None else version.watermark - s.retention_us for s in core.sides]
+        version = version.without(
+            name
+            for name, ref in version.files.items()
+            if all((cut := cuts[run.side]) is not None and run.max_ts <= cut for run in ref.runs)
+        )
+    tombstones = tuple(t for t in version.tombstones if _can_kill(version, t))
+    return replace(version, tombstones=tombstones)
+
+
+def _can_kill(version: Version, t: Tombstone) -> bool:
+    return any(
+        run.side == t.side and run.min_id < t.id and run.min_ts < t.end_ts and run.max_ts >= t.start_ts
+        for ref in version.files.values()
+        for run in ref.runs
+    )

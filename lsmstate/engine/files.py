@@ -1,0 +1,64 @@
+"""Runs in files, as views see them: known by their bounds, opened when a reader needs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lsmstate.errors import SnapshotExpired
+from lsmstate.keys import bucket_start, encode_key
+from lsmstate.manifest import names
+from lsmstate.manifest.version import Version
+from lsmstate.refs import FileRef, RunRef
+from lsmstate.sstable.run import Run
+
+if TYPE_CHECKING:
+    from lsmstate.engine.core import Core
+
+_ASK_MAX = 64  # keys to look up in a filter; a wider range is read without asking
+
+
+class FileSource:
+    """One run of a file."""
+
+    __slots__ = ("_core", "_file", "_number", "ref")
+
+    def __init__(self, core: Core, file: FileRef, number: int) -> None:
+        self._core, self._file, self._number = core, file, number
+        self.ref: RunRef = file.runs[number]
+
+    def open(self, low_ts: int, high_ts: int) -> Run | None:
+        """The run; None if the file's key filter knows that no bucket between the two times holds a row."""
+        core = self._core
+        sides = dict(enumerate(core.sides))
+        try:
+            table = core.cache.get(core.fs, f"{core.path}/{names.SST_DIR}", self._file, sides)
+        except FileNotFoundError:
+            raise SnapshotExpired(
+                f"{core.path}: {self._file.name} is gone, because its epoch was retired by another handle; reopen"
+            ) from None
+        ref = self.ref
+        width = core.sides[ref.side].bucket_us
+        first, last = max(ref.first_bucket, low_ts // width), min(ref.last_bucket, high_ts // width)
+        if (first, last) != (ref.first_bucket, ref.last_bucket) and last - first < _ASK_MAX:
+            keys = (encode_key(ref.side, bucket_start(n, width)) for n in range(first, last + 1))
+            if not table.key_filter.may_contain(keys):
+                return None
+        return table.runs[self._number]
+
+
+class FileSources:
+    """The sources of a version, computed once for as long as the version is in use."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._last: tuple[object, list[FileSource]] | None = None
+
+    def of(self, version: Version) -> list[FileSource]:
+        """The sources of all files of a version."""
+        last = self._last
+        if last is not None and last[0] is version.files:
+            return last[1]
+        files = version.files.values()
+        sources = [FileSource(self._core, file, number) for file in files for number in range(len(file.runs))]
+        self._last = (version.files, sources)
+        return sources

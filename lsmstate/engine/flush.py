@@ -1,0 +1,88 @@
+"""Flush: a sealed memtable becomes one SSTable, in the spill lane of the pool.
+
+A sealed memtable stays readable until its file stands in the version; if its flush fails it stays sealed, readable,
+and is tried again by the next flush, under a new name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from iopool import Ticket
+from lsmstate.engine.memtable import Memtable
+from lsmstate.manifest import names
+from lsmstate.refs import FileRef
+from lsmstate.sstable.writer import write_sstable
+
+if TYPE_CHECKING:
+    from lsmstate.engine.core import Core
+
+_SEALED_MAX = 2  # memtables waiting for the disk; beyond that, appends wait for it too
+
+
+@dataclass(slots=True, eq=False)
+class Sealed:
+    """A memtable that takes no more rows, and the flush under way for it."""
+
+    memtable: Memtable
+    ticket: Ticket[FileRef] | None = None
+
+
+def seal(core: Core) -> None:
+    """Starts a new memtable and the flush of the present one. Requires: the write lock."""
+    with core.swap_lock:
+        if not core.memtable:
+            return
+        sealed = Sealed(core.memtable)
+        core.sealed = (*core.sealed, sealed)
+        core.memtable = Memtable()
+    _start(core, sealed)
+
+
+def spill_if_full(core: Core) -> None:
+    """Seals a memtable that has grown large; waits if the disk cannot keep up. Requires: the write lock."""
+    if core.memtable.size_bytes >= core.options.memtable_bytes:
+        seal(core)
+    while len(core.sealed) > _SEALED_MAX:
+        _finish(core, core.sealed[0])
+
+
+def flush(core: Core) -> None:
+    """Makes all rows durable in files. Requires: the write lock. Raises the first error; nothing is lost by it."""
+    seal(core)
+    for sealed in core.sealed:
+        _finish(core, sealed)
+
+
+def _start(core: Core, sealed: Sealed) -> None:
+    name = core.new_name("sst")
+    sealed.ticket = core.pool.submit("spill", lambda: _write(core, sealed, name))
+
+
+def _finish(core: Core, sealed: Sealed) -> None:
+    """Waits for a flush, starting it if an earlier one failed, and puts the file in the memtable's place."""
+    if sealed.ticket is None:
+        _start(core, sealed)
+    assert sealed.ticket is not None
+    try:
+        ref = sealed.ticket.result()
+    except BaseException:
+        if sealed.ticket.done():
+            sealed.ticket = None
+        raise
+    with core.swap_lock:
+        core.working = core.working.with_file(ref)
+        core.sealed = tuple(other for other in core.sealed if other is not sealed)
+
+
+def _write(core: Core, sealed: Sealed, name: str) -> FileRef:
+    directory = f"{core.path}/{names.SST_DIR}"
+    runs = sealed.memtable.runs(core.sides)
+    try:
+        return write_sstable(core.fs, directory, name, dict(enumerate(core.sides)), runs, core.working.epoch + 1)
+    except OSError:
+        with contextlib.suppress(OSError):  # never named in a manifest: collected when its epoch retires
+            core.fs.unlink(f"{directory}/{name}")
+        raise

@@ -1,0 +1,83 @@
+"""Garbage: what no retained epoch, no living reader and no unfinished attempt can reach.
+
+A file may go when the epoch in its name is retired and no retained or pinned manifest names it. There is no clock
+in this rule: a slow writer's files are safe until their epoch is retired, and then that writer is fenced. Manifests
+go before the files that they name. What cannot be proven unreachable stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lsmstate.engine.pins import live_pins
+from lsmstate.errors import LsmStateError
+from lsmstate.manifest import names
+
+if TYPE_CHECKING:
+    from lsmstate.engine.core import Core
+
+
+@dataclass
+class Collector:
+    """What a handle knows of retained manifests, so that each is read once; and what it has removed."""
+
+    reach: dict[str, tuple[str, int, frozenset[str]]] = field(default_factory=dict)
+    files_removed: int = 0
+    last_error: str | None = None
+
+
+def collect(core: Core) -> None:
+    """Removes garbage. Requires: the write lock, a published head. Never raises: a failure costs space, not rows."""
+    try:
+        _collect(core, core.collector)
+    except (OSError, LsmStateError) as error:
+        core.collector.last_error = f"{type(error).__name__}: {error}"
+
+
+def _collect(core: Core, collector: Collector) -> None:
+    fs, head = core.fs, core.head
+    assert head.manifest is not None
+    pinned, attempts = live_pins(fs, core.path)
+    retained = {past.manifest for past in head.version.history} | {head.manifest.name} | pinned
+    first = head.version.history[0].epoch if head.version.history else head.version.epoch
+    _learn(core, collector, retained)
+    reach = collector.reach
+    manifests = retained | {reach[name][0] for name in retained}
+    heads = {reach[name][1] for name in retained}
+    for name in fs.list_dir(core.log.directory):
+        number, parsed = names.parse_head(name), names.parse(name)
+        retired_head = number is not None and number < head.number and number not in heads
+        retired = parsed is not None and parsed.epoch < first and name not in manifests
+        if retired_head or retired:
+            _unlink(core, f"{core.log.directory}/{name}")
+    directory = f"{core.path}/{names.SST_DIR}"
+    used = frozenset[str]().union(*(reach[name][2] for name in retained), *(view.files for view in core.views))
+    gone = set()
+    for name in fs.list_dir(directory):
+        parsed = names.parse(name)
+        if parsed is None or parsed.epoch >= first or name in used or parsed.attempt in attempts:
+            continue
+        if _unlink(core, f"{directory}/{name}"):
+            gone.add(name)
+    core.cache.drop(directory, gone)
+    collector.files_removed += len(gone)
+
+
+def _learn(core: Core, collector: Collector, retained: set[str]) -> None:
+    """Knows of each retained manifest its base, its head and its files; raises if one cannot be read."""
+    for name in retained - collector.reach.keys():
+        manifest = core.head.manifest
+        if manifest is None or manifest.name != name:
+            manifest = core.log.read(name)
+        collector.reach[name] = (manifest.base_name, manifest.publication, frozenset(manifest.version.files))
+    for name in collector.reach.keys() - retained:
+        del collector.reach[name]
+
+
+def _unlink(core: Core, path: str) -> bool:
+    try:
+        core.fs.unlink(path)
+    except FileNotFoundError:
+        return False  # another collector was faster
+    return True

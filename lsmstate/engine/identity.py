@@ -1,0 +1,135 @@
+"""The identity of a state: the file STATE, written once, which says whose files these are and what sides they hold.
+
+A directory is a state as soon as STATE exists; it is the last thing that creation writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os.path
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from iopool import FileSystem
+from lsmstate.errors import CorruptionError, NotAStateError, SchemaError
+from lsmstate.manifest import names
+from lsmstate.manifest.codec import DOCUMENT_MAX_BYTES, decode, encode
+from lsmstate.schema import Side, difference
+
+SIDES_MAX = 128  # numbers above are the engine's own
+_DIRS = (names.MANIFEST_DIR, names.SST_DIR, names.PIN_DIR)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What never changes in a state."""
+
+    store_id: str
+    sides: tuple[Side, ...]
+
+
+def read_identity(fs: FileSystem, path: str) -> Identity | None:
+    """The identity of an existing state; None where one can be created. Raises NotAStateError for anything else."""
+    kind = fs.kind(path)
+    if kind is None:
+        return None
+    if kind != "dir":
+        raise NotAStateError(f"{path}: is not a directory; a state is one: name another path")
+    listed = fs.list_dir(path)
+    if names.STATE not in listed:
+        _check_creatable(fs, path, listed)
+        return None
+    where = f"{path}/{names.STATE}"
+    try:
+        data = fs.read(where, DOCUMENT_MAX_BYTES)
+    except IsADirectoryError:
+        raise NotAStateError(f"{where}: is a directory; this is not a state of lsmstate") from None
+    body = decode(where, data, names.STATE)[1]
+    try:
+        return Identity(str(body["store"]), tuple(Side.parse(told) for told in body["sides"]))
+    except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+        raise CorruptionError(where, 0, "the identity of a state", type(error).__name__) from error
+
+
+def create(fs: FileSystem, path: str, sides: Sequence[Side]) -> Identity:
+    """Makes a new, empty state durable; gives the identity of another creator that was faster."""
+    identity = new_identity(sides)
+    make_dirs(fs, path)
+    write_identity(fs, path, identity)
+    return read_identity(fs, path) or identity
+
+
+def new_identity(sides: Sequence[Side]) -> Identity:
+    """An identity that no state has yet."""
+    check_sides(sides)
+    return Identity(uuid.uuid4().hex, tuple(sides))
+
+
+def make_dirs(fs: FileSystem, path: str) -> None:
+    """Creates the directories of a state, parents included, durably."""
+    missing = []
+    at = path
+    while fs.kind(at) is None:
+        missing.append(at)
+        at = os.path.dirname(at) or "."
+    for made in reversed(missing):
+        fs.make_dir(made)
+        fs.sync_dir(os.path.dirname(made) or ".")
+    for name in _DIRS:
+        fs.make_dir(f"{path}/{name}")
+    fs.sync_dir(path)
+
+
+def write_identity(fs: FileSystem, path: str, identity: Identity) -> None:
+    """Makes the directory a state. Does nothing if another creator was faster."""
+    body: dict[str, Any] = {"store": identity.store_id, "sides": [side.describe() for side in identity.sides]}
+    draft = f"{path}/{names.STATE}.{identity.store_id}"
+    file = fs.create(draft)
+    try:
+        file.write([encode(names.STATE, body)])
+        file.sync()
+    finally:
+        file.close()
+    with contextlib.suppress(FileExistsError):
+        fs.link(draft, f"{path}/{names.STATE}")
+    fs.unlink(draft)
+    fs.sync_dir(path)
+
+
+def check_sides(sides: Sequence[Side]) -> None:
+    """Raises SchemaError unless the sides can make a state."""
+    if not 1 <= len(sides) <= SIDES_MAX:
+        raise SchemaError(f"a state has 1 to {SIDES_MAX} sides, not {len(sides)}")
+    for side in sides:
+        if not isinstance(side, Side):
+            raise SchemaError(f"sides must be lsmstate.Side, not {type(side).__name__}")
+    if len({side.name for side in sides}) != len(sides):
+        raise SchemaError("two sides have the same name")
+
+
+def check_same(path: str, stored: Sequence[Side], given: Sequence[Side]) -> None:
+    """Raises SchemaError where a state is opened with other sides than it was created with."""
+    if len(stored) != len(given):
+        raise SchemaError(f"{path}: the state has {len(stored)} sides, not {len(given)}")
+    for number, (was, now) in enumerate(zip(stored, given, strict=True)):
+        told = difference(was, now)
+        if told is not None:
+            raise SchemaError(
+                f"{path}: side {number} ({was.name}) does not fit the state: {told}; "
+                "open it with the sides that it was created with, or create another state"
+            )
+
+
+def _check_creatable(fs: FileSystem, path: str, listed: list[str]) -> None:
+    """An empty directory, or a creation that was cut short, may become a state; nothing else."""
+    for name in listed:
+        ours = name in _DIRS and fs.kind(f"{path}/{name}") == "dir" and not fs.list_dir(f"{path}/{name}")
+        if not ours and not name.startswith(f"{names.STATE}."):
+            raise NotAStateError(
+                f"{path}: holds {name!r} and no {names.STATE} file: not a state, or a branch that was cut short; "
+                "name an empty or a new directory"
+            )

@@ -1,0 +1,135 @@
+"""The probe: many rows ask for rows of another side with equal keys and near times, all at once.
+
+Probes are sorted by hash, so that filters, directories and runs are walked forwards. A hash that agrees is only a
+candidate: its key columns are compared before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmstate.engine.intake import Batch, KeyRows, null_keys, read_keys
+from lsmstate.errors import SchemaError
+from lsmstate.keys import TS_MAX, TS_MIN, shifted
+from lsmstate.schema import PROBE_INDEX, Side
+from lsmstate.sstable.order import Index
+from lsmstate.sstable.run import Run
+from lsmstate.sstable.search import Probes, search
+
+if TYPE_CHECKING:
+    from lsmstate.engine.view import View
+
+_COALESCE_ROWS = 16 << 10
+
+
+def probe(
+    view: View, side: int, batch: Batch, lower: int | None, upper: int | None, by: int
+) -> Iterator[pa.RecordBatch]:
+    """See `View.probe`. The batch is checked now, the rows come as they are asked for."""
+    kind = view.sides[side]
+    _check_keys_meet(kind, view.sides[by])
+    if lower is not None and upper is not None and lower > upper:
+        raise ValueError(f"lower ({lower}) is above upper ({upper}): no row can match")
+    asked = list(read_keys(view.sides[by], batch))
+    schema = kind.schema.append(pa.field(PROBE_INDEX, pa.int64(), nullable=False))
+    return _coalesced(_probe(view, side, asked, lower, upper, schema), schema)
+
+
+def _probe(
+    view: View, side: int, asked: Sequence[KeyRows], lower: int | None, upper: int | None, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for rows in asked:
+        order = np.argsort(rows.hashes)
+        if rows.has_null_key:
+            order = order[~null_keys(rows.keys)[order]]
+        if len(order):
+            yield from _probe_part(view, side, rows, order, lower, upper, schema, first)
+        first += len(rows.ts)
+
+
+def _probe_part(
+    view: View,
+    side: int,
+    asked: KeyRows,
+    order: Index,
+    lower: int | None,
+    upper: int | None,
+    schema: pa.Schema,
+    first: int,
+) -> Iterator[pa.RecordBatch]:
+    ts = asked.ts[order]
+    live = view.first_live_ts(side)
+    low = np.full(len(ts), TS_MIN) if lower is None else shifted(ts, lower)
+    high = np.full(len(ts), TS_MAX) if upper is None else shifted(ts, upper)
+    low = np.maximum(low, live)
+    probes = Probes.sorted(asked.hashes[order], low, high)
+    earliest, latest = int(low.min()), int(high.max())
+    for source in view.sources(side, earliest, latest):
+        view.check_open()
+        run = source.open(earliest, latest)
+        if run is None:
+            continue
+        for who, rows in search(run, probes, view.batch_rows):
+            dead = view.killed(run, rows)
+            if dead is not None:
+                who, rows = who[~dead], rows[~dead]
+            who = order[who]
+            yield from _verified(view.sides[side], run, rows, asked.keys, who, schema, first)
+
+
+def _verified(
+    kind: Side, run: Run, rows: Index, keys: Sequence[pa.Array], who: Index, schema: pa.Schema, first: int
+) -> Iterator[pa.RecordBatch]:
+    """The pairs whose keys are really equal, as a batch."""
+    if not len(rows):
+        return
+    columns: dict[str, pa.Array] = {}
+    same = None
+    for name, key in zip(kind.keys, keys, strict=True):
+        columns[name] = run.column(kind.schema.get_field_index(name), rows)
+        equal = pc.equal(columns[name], key.take(pa.array(who)))
+        if equal.null_count or equal.true_count < len(equal):
+            good = equal.fill_null(False).to_numpy(zero_copy_only=False)
+            same = good if same is None else same & good
+    if same is not None:
+        yield from _verified(kind, run, rows[same], keys, who[same], schema, first) if same.any() else ()
+        return
+    for number, field in enumerate(kind.schema):
+        if field.name not in columns:
+            columns[field.name] = run.column(number, rows)
+    arrays = [columns[field.name] for field in kind.schema]
+    yield pa.RecordBatch.from_arrays([*arrays, pa.array(who + first)], schema=schema)
+
+
+def _coalesced(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The same rows, small batches joined."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows >= _COALESCE_ROWS:
+            yield batch
+            continue
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= _COALESCE_ROWS:
+            yield _joined(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _check_keys_meet(one: Side, other: Side) -> None:
+    kinds = [[side.schema.field(key).type for key in side.keys] for side in (one, other)]
+    if kinds[0] != kinds[1]:
+        told = " and ".join(", ".join(map(str, kind)) for kind in kinds)
+        raise SchemaError(f"the keys of {one.name!r} and {other.name!r} cannot be equal: {told}; cast one of them")

@@ -1,0 +1,107 @@
+"""The scan: rows of a side bucket by bucket, in bounded batches.
+
+Runs whose bucket ranges overlap are read together; runs of one bucket just follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lsmstate.keys import I64, TS_MAX, TS_MIN
+from lsmstate.sstable.order import Index, bucket_numbers
+from lsmstate.sstable.run import Run
+
+if TYPE_CHECKING:
+    from lsmstate.engine.view import View
+
+
+def scan(view: View, side: int, start: int | None, end: int | None, ordered: bool) -> Iterator[pa.RecordBatch]:
+    """See `View.scan`."""
+    low = TS_MIN if start is None else start
+    high = TS_MAX if end is None else end - 1
+    low = max(low, view.first_live_ts(side))
+    if low <= high:
+        for cluster in _clusters(view, side, low, high):
+            view.check_open()
+            yield from _scan_cluster(view, side, cluster, low, high, ordered)
+
+
+def _clusters(view: View, side: int, low: int, high: int) -> Iterator[list[Run]]:
+    """Runs that share buckets, by time."""
+    sources = sorted(view.sources(side, low, high), key=lambda s: (s.ref.first_bucket, s.ref.last_bucket, s.ref.min_id))
+    cluster: list[Run] = []
+    last = 0
+    for source in sources:
+        if cluster and source.ref.first_bucket > last:
+            yield cluster
+            cluster = []
+        run = source.open(low, high)
+        if run is not None:
+            last = max(last, source.ref.last_bucket) if cluster else source.ref.last_bucket
+            cluster.append(run)
+    if cluster:
+        yield cluster
+
+
+def _scan_cluster(
+    view: View, side: int, runs: list[Run], low: int, high: int, ordered: bool
+) -> Iterator[pa.RecordBatch]:
+    picked = [_picked(view, run, low, high) for run in runs]
+    refs = [run.ref for run in runs]
+    spread = max(r.last_bucket for r in refs) > min(r.first_bucket for r in refs)
+    if not spread and not ordered:
+        for run, rows in zip(runs, picked, strict=True):
+            for at in range(0, len(rows), view.batch_rows):
+                view.check_open()
+                yield _batch(view, side, [(run, rows[at : at + view.batch_rows])])
+        return
+    rows = np.concatenate(picked)
+    which = np.repeat(np.arange(len(runs)), [len(p) for p in picked])
+    ts = np.concatenate([run.times(p) for run, p in zip(runs, picked, strict=True)])
+    if ordered:
+        ids = np.concatenate([run.ids(p) for run, p in zip(runs, picked, strict=True)])
+        order = np.lexsort((ids, ts))
+    else:
+        order = np.argsort(bucket_numbers(ts, view.sides[side].bucket_us), kind="stable")
+    for at in range(0, len(order), view.batch_rows):
+        view.check_open()
+        part = order[at : at + view.batch_rows]
+        yield _gathered(view, side, runs, which[part], rows[part])
+
+
+def _picked(view: View, run: Run, low: int, high: int) -> I64:
+    """The rows of a run that are live and in range."""
+    keep = np.ones(run.ref.rows, bool)
+    if run.ref.min_ts < low or run.ref.max_ts > high:
+        ts = run.times()
+        keep &= (ts >= low) & (ts <= high)
+    dead = view.killed(run, None)
+    if dead is not None:
+        keep &= ~dead
+    return np.flatnonzero(keep)
+
+
+def _gathered(view: View, side: int, runs: list[Run], which: Index, rows: I64) -> pa.RecordBatch:
+    """Rows of several runs in the given order."""
+    by_run = np.argsort(which, kind="stable")
+    parts = []
+    for number in np.unique(which):
+        mine = by_run[which[by_run] == number]
+        parts.append((runs[number], rows[mine]))
+    batch = _batch(view, side, parts)
+    back = np.empty(len(by_run), np.int64)
+    back[by_run] = np.arange(len(by_run))
+    return batch.take(pa.array(back))
+
+
+def _batch(view: View, side: int, parts: list[tuple[Run, I64]]) -> pa.RecordBatch:
+    schema = view.sides[side].schema
+    columns = []
+    for number in range(len(schema)):
+        arrays = [run.column(number, rows) for run, rows in parts]
+        columns.append(arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,267 @@
+"""The store: the public face of the engine.
+
+    store = StateStore.open(path, sides=[impressions, clicks])
+    store.append(0, batch)                  # write
+    for rows in store.probe(0, batch): ...  # ask
+    store.snapshot_epoch(1)                 # make it durable, atomically
+
+Threading: any thread may call anything. Writers take turns; readers never wait for them.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from iopool import FileSystem, LocalFileSystem, WorkerPool
+from lsmstate.engine import branch, epochs
+from lsmstate.engine.core import Core
+from lsmstate.engine.flush import spill_if_full
+from lsmstate.engine.identity import Identity, check_same, create, read_identity
+from lsmstate.engine.intake import Batch, read_rows
+from lsmstate.engine.memtable import Piece
+from lsmstate.engine.pins import take_pin
+from lsmstate.engine.poison import PoisonableFileSystem
+from lsmstate.engine.stats import Stats, collect_stats
+from lsmstate.engine.verify import Problem, verify
+from lsmstate.engine.view import View, check_side
+from lsmstate.errors import NotAStateError, SchemaError
+from lsmstate.keys import TS_MAX, TS_MIN
+from lsmstate.manifest import names
+from lsmstate.options import Options
+from lsmstate.refs import Tombstone
+from lsmstate.schema import Side
+from lsmstate.sstable.cache import FileCache
+
+_CLOSE_SECONDS = 30.0
+
+
+class StateStore:
+    """An open state. Get one with `open`, close it, or use it in a `with`."""
+
+    def __init__(self, core: Core, *, owns_pool: bool) -> None:
+        self._core = core
+        self._owns_pool = owns_pool
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        sides: Sequence[Side] | None = None,
+        options: Options | None = None,
+        *,
+        read_only: bool = False,
+        fs: FileSystem | None = None,
+        pool: WorkerPool | None = None,
+        cache: FileCache | None = None,
+        attempt: str | None = None,
+    ) -> StateStore:
+        """Opens a state at its last committed epoch, or creates it.
+
+        `sides` may be left out for a state that exists. A read-only handle changes nothing but its own pin.
+        `fs`, `pool` and `cache` let several stores of a process share theirs; `attempt` names this handle's files.
+        """
+        options = options or Options()
+        path = os.path.abspath(os.fspath(path))
+        disk = PoisonableFileSystem(fs or LocalFileSystem(group_access=options.group_access))
+        identity = _identity(disk, path, sides, read_only)
+        handle = attempt or names.new_attempt()
+        core = Core(
+            disk,
+            path,
+            identity,
+            options,
+            pool or WorkerPool(),
+            cache or FileCache(),
+            handle,
+            read_only=read_only,
+        )
+        return cls(core, owns_pool=pool is None)
+
+    # ---- write
+
+    def append(self, side: int, batch: Batch) -> None:
+        """Adds rows to a side. They can be read at once, and are durable with the next epoch."""
+        core = self._core
+        core.check_writable()
+        check_side(core.sides, side)
+        kind = core.sides[side]
+        for rows in read_rows(kind, batch):
+            with core.write_lock:
+                core.check_writable()
+                first = core.working.next_id
+                ids = np.arange(first, first + len(rows), dtype=np.uint64)
+                piece = Piece(side, kind, rows, ids)
+                planned = core.memtable.plan(piece, kind)
+                with core.swap_lock:
+                    core.memtable.put(piece, planned)
+                    core.working = core.working.after(first + len(rows))
+                spill_if_full(core)
+
+    def remove(self, side: int, start: int, end: int) -> None:
+        """Removes the rows of a side with start <= ts < end that are there now."""
+        core = self._core
+        core.check_writable()
+        check_side(core.sides, side)
+        if not TS_MIN <= start < end <= TS_MAX + 1:
+            raise ValueError(f"remove needs start < end, both in microseconds, not {start!r} and {end!r}")
+        with core.write_lock:
+            core.check_writable()
+            at = core.working.next_id
+            core.swap(next_id=at + 1, tombstones=_with(core.working.tombstones, Tombstone(side, start, end, at)))
+
+    def advance_watermark(self, ts: int) -> None:
+        """Retires rows with ts <= watermark - the side's retention. A watermark that would go back is ignored."""
+        core = self._core
+        core.check_writable()
+        if not isinstance(ts, int) or not TS_MIN <= ts <= TS_MAX:
+            raise ValueError(f"a watermark is a time in microseconds, not {ts!r}")
+        with core.write_lock:
+            core.check_writable()
+            if core.working.watermark is None or ts > core.working.watermark:
+                core.swap(watermark=ts)
+
+    # ---- read
+
+    def probe(
+        self,
+        side: int,
+        batch: Batch,
+        lower: int | None = None,
+        upper: int | None = None,
+        *,
+        by: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of `side` that match rows of the other side: equal keys, lower <= row.ts - batch.ts <= upper (us).
+
+        Each batch has the side's columns and `probe_index`, the row of `batch` that it matches. NULL equals nothing.
+        `by` says whose rows `batch` holds, where there are more than two sides. Sees what is there at the call.
+        """
+        return self._core.view().probe(side, batch, lower, upper, by=by)
+
+    def scan(
+        self, side: int, start: int | None = None, end: int | None = None, *, ordered: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of `side` with start <= ts < end (us), bucket by bucket, by time inside a bucket if `ordered`."""
+        return self._core.view().scan(side, start, end, ordered=ordered)
+
+    def snapshot(self) -> View:
+        """A view of this moment that nothing changes, whoever writes, restores or collects. Close it."""
+        return self._core.view(pinned=True)
+
+    def at_epoch(self, epoch: int) -> View:
+        """A view of a committed epoch. Close it."""
+        core = self._core
+        core.check_open()
+        with core.write_lock:
+            found = epochs.find_epoch(core, epoch)
+            pin = take_pin(core.fs, core.path, found.name, core.attempt)
+            try:
+                found = epochs.find_epoch(core, epoch)
+            except BaseException:
+                if pin is not None:
+                    pin.release()
+                raise
+            return core.version_view(found.version, pin.release if pin else None)
+
+    # ---- epochs
+
+    def prepare(self, epoch: int, *, meta: Mapping[str, Any] | None = None) -> str:
+        """Makes all that was written durable as a candidate of `epoch`; gives its name. `meta` is kept with it."""
+        with self._core.write_lock:
+            return epochs.prepare(self._core, epoch, meta).name
+
+    def commit(self, epoch: int, *, candidate: str | None = None) -> None:
+        """Publishes a prepared epoch: from now on the state opens at it."""
+        with self._core.write_lock:
+            epochs.commit(self._core, epoch, candidate)
+
+    def abort(self, epoch: int) -> None:
+        """Forgets a prepared epoch. Its rows stay, and go into the next one."""
+        with self._core.write_lock:
+            epochs.abort(self._core, epoch)
+
+    def snapshot_epoch(self, epoch: int, *, meta: Mapping[str, Any] | None = None) -> None:
+        """prepare and commit in one."""
+        with self._core.write_lock:
+            epochs.prepare(self._core, epoch, meta)
+            epochs.commit(self._core, epoch, None)
+
+    def epochs(self) -> list[int]:
+        """The committed epochs that can be opened, restored and branched."""
+        self._core.check_open()
+        return epochs.retained_epochs(self._core)
+
+    def restore(self, epoch: int) -> None:
+        """Goes back to a committed epoch; what came later is discarded, and epoch + 1 follows."""
+        with self._core.write_lock:
+            epochs.restore(self._core, epoch)
+
+    def branch(self, epoch: int, path: str | os.PathLike[str]) -> None:
+        """Makes a new state in `path` that begins with a committed epoch of this one, without copying."""
+        with self._core.write_lock:
+            branch.branch(self._core, epoch, os.path.abspath(os.fspath(path)))
+
+    # ---- look after it
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The sides, in the order of their numbers."""
+        return self._core.sides
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What `prepare` was given with the last committed epoch."""
+        return self._core.head.version.meta
+
+    def stats(self) -> Stats:
+        """Rows, runs, files, bytes, watermark, and the work of the I/O pool."""
+        self._core.check_open()
+        return collect_stats(self._core)
+
+    def verify(self) -> list[Problem]:
+        """Checks every byte and every invariant of all retained epochs; gives what is wrong, nothing if all is well."""
+        self._core.check_open()
+        return verify(self._core)
+
+    def close(self) -> None:
+        """Ends the handle. What was not committed is not kept."""
+        core = self._core
+        if core.mark_closed() and self._owns_pool:
+            core.pool.close(_CLOSE_SECONDS)
+
+    def __enter__(self) -> StateStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _identity(fs: FileSystem, path: str, sides: Sequence[Side] | None, read_only: bool) -> Identity:
+    identity = read_identity(fs, path)
+    if identity is None:
+        if read_only:
+            raise NotAStateError(f"{path}: there is no state; a read-only handle cannot create one")
+        if sides is None:
+            raise NotAStateError(f"{path}: there is no state; give sides= to create one")
+        return create(fs, path, sides)
+    if sides is not None:
+        if not isinstance(sides, Sequence):
+            raise SchemaError("sides must be a list of lsmstate.Side")
+        check_same(path, identity.sides, sides)
+    return identity
+
+
+def _with(tombstones: tuple[Tombstone, ...], new: Tombstone) -> tuple[Tombstone, ...]:
+    """One more tombstone; joined with the last one where they touch and nothing was written between them."""
+    if tombstones:
+        last = tombstones[-1]
+        touch = last.start_ts <= new.end_ts and new.start_ts <= last.end_ts
+        if last.side == new.side and last.id == new.id - 1 and touch:
+            joined = Tombstone(new.side, min(last.start_ts, new.start_ts), max(last.end_ts, new.end_ts), new.id)
+            return (*tombstones[:-1], joined)
+    return (*tombstones, new)

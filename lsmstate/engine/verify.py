@@ -1,0 +1,152 @@
+"""Verify: walks all retained epochs, every byte and every invariant; says what is wrong and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lsmstate.errors import CorruptionError, FormatVersionError, LsmStateError, SchemaError, SnapshotExpired
+from lsmstate.hashing import hash_keys
+from lsmstate.keys import bucket_start, encode_key
+from lsmstate.manifest import names
+from lsmstate.manifest.log import Manifest
+from lsmstate.refs import FileRef
+from lsmstate.schema import Side
+from lsmstate.sstable.filters import bloom_masks, build_directory
+from lsmstate.sstable.format import BLOCK
+from lsmstate.sstable.order import bucket_numbers
+from lsmstate.sstable.reader import SSTable, StoredRun
+
+if TYPE_CHECKING:
+    from lsmstate.engine.core import Core
+
+Progress = Callable[[str, int, int], None]  # what, done, of
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as it must be, and the retained epochs that it harms."""
+
+    path: str
+    what: str
+    epochs: tuple[int, ...]
+
+
+def verify(core: Core, progress: Progress | None = None) -> list[Problem]:
+    """All problems of the epochs that can be opened."""
+    problems: list[Problem] = []
+    manifests: list[Manifest] = []
+    pasts = [(past.epoch, past.manifest) for past in core.head.version.history]
+    if core.head.manifest is not None:
+        pasts.append((core.head.version.epoch, names.head(core.head.number)))
+    for epoch, name in pasts:
+        try:
+            manifests.append(core.log.read(name))
+        except (LsmStateError, OSError) as error:
+            problems.append(Problem(f"{core.log.directory}/{name}", str(error), (epoch,)))
+    files: dict[str, tuple[FileRef, list[Manifest]]] = {}
+    for manifest in manifests:
+        for ref in manifest.version.files.values():
+            files.setdefault(ref.name, (ref, []))[1].append(manifest)
+    for done, (ref, users) in enumerate(files.values()):
+        if progress is not None:
+            progress(ref.name, done, len(files))
+        epochs = tuple(manifest.version.epoch for manifest in users)
+        next_id = min(manifest.version.next_id for manifest in users)
+        path = f"{core.path}/{names.SST_DIR}/{ref.name}"
+        problems += [Problem(path, what, epochs) for what in _check_file(core, path, ref, next_id)]
+    problems += _check_ids(core, manifests, {problem.path for problem in problems})
+    return problems
+
+
+def check_table(table: SSTable) -> Iterator[str]:
+    """What is wrong inside one open SSTable."""
+    bad = table.blocks.bad_blocks()
+    for number in bad:
+        yield f"damaged block at byte {number * BLOCK}"
+    if bad:
+        return
+    last = None
+    for number, run in enumerate(table.runs):
+        side = table.sides[run.ref.side]
+        key = (run.ref.side, run.ref.first_bucket)
+        if last is not None and key < last:
+            yield f"run {number} is out of key order"
+        last = (run.ref.side, run.ref.last_bucket)
+        try:
+            for what in _check_run(table, side, run):
+                yield f"run {number}: {what}"
+        except (LsmStateError, pa.ArrowException) as error:
+            yield f"run {number}: {error}"
+
+
+def _check_file(core: Core, path: str, ref: FileRef, next_id: int) -> Iterator[str]:
+    try:
+        table = SSTable(core.fs, path, dict(enumerate(core.sides)), ref)
+    except FileNotFoundError:
+        yield "the file is missing"
+        return
+    except (CorruptionError, FormatVersionError, SchemaError, OSError) as error:
+        yield str(error)
+        return
+    for number, run in enumerate(table.runs):
+        if run.ref.max_id >= next_id:
+            yield f"run {number} has ids from the future"
+    yield from check_table(table)
+
+
+def _check_run(table: SSTable, side: Side, run: StoredRun) -> Iterator[str]:
+    ref = run.ref
+    hashes, ts, ids = run.hashes(), run.times(), run.ids()
+    if (int(hashes[0]), int(hashes[-1])) != (run.span.low, run.span.high):
+        yield "its range of hashes is wrong"
+    up = hashes[1:] > hashes[:-1]
+    same = hashes[1:] == hashes[:-1]
+    later = ts[1:] > ts[:-1]
+    if not (up | (same & (later | ((ts[1:] == ts[:-1]) & (ids[1:] > ids[:-1]))))).all():
+        yield "rows are out of order"
+        return
+    bounds = (int(ts.min()), int(ts.max()), int(ids.min()), int(ids.max()))
+    if bounds != (ref.min_ts, ref.max_ts, ref.min_id, ref.max_id):
+        yield "its bounds of times or ids are wrong"
+    buckets = np.unique(bucket_numbers(ts, side.bucket_us))
+    if int(buckets[0]) < ref.first_bucket or int(buckets[-1]) > ref.last_bucket:
+        yield "rows lie outside of its buckets"
+    for number in range(len(side.schema)):
+        run.column(number).validate(full=True)
+    keys = [run.column(side.schema.get_field_index(name)) for name in side.keys]
+    if not np.array_equal(hash_keys(keys), hashes):
+        yield "hashes are not those of the keys"
+    if not np.array_equal(build_directory(hashes, run.span), run.directory()):
+        yield "the directory does not lead to its rows"
+    bloom = run.bloom()
+    if bloom is not None:
+        masks = bloom_masks(hashes)
+        if not ((bloom[run.span.bloom_words(hashes, len(bloom))] & masks) == masks).all():
+            yield "the filter denies rows that are there"
+    if table.key_filter.exists:
+        starts = (bucket_start(int(n), side.bucket_us) for n in buckets)
+        if not all(table.key_filter.may_contain([encode_key(ref.side, start)]) for start in starts):
+            yield "the key filter denies keys that are there"
+
+
+def _check_ids(core: Core, manifests: list[Manifest], skip: set[str]) -> Iterator[Problem]:
+    """No row may be in an epoch twice."""
+    if not manifests or skip:
+        return
+    version = manifests[-1].version
+    ids: list[np.ndarray[tuple[int], np.dtype[np.uint64]]] = []
+    for ref in version.files.values():
+        try:
+            table = core.cache.get(core.fs, f"{core.path}/{names.SST_DIR}", ref, dict(enumerate(core.sides)))
+        except (FileNotFoundError, SnapshotExpired):
+            return
+        ids += [run.ids() for run in table.runs]
+    if ids:
+        together = np.sort(np.concatenate(ids))
+        if (together[1:] == together[:-1]).any():
+            yield Problem(core.path, "a row is there twice", (version.epoch,))

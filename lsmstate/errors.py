@@ -1,0 +1,71 @@
+"""Every error that lsmstate raises on its own account.
+
+    LsmStateError
+    ├── NotAStateError          the path is no state directory, or belongs to something else
+    ├── FormatVersionError      written by a newer lsmstate: upgrade to read it
+    ├── CorruptionError         bytes on disk are not what was written: path, offset, expected, got
+    ├── SchemaError             a side, batch or column does not fit (also a ValueError)
+    ├── EpochError              no such epoch, an epoch going back, or the wrong moment for it
+    ├── FencedError             another handle published meanwhile: this one may only read, reopen to write
+    ├── SnapshotExpired         the epoch was retired while somebody still wanted to read it
+    ├── StoreClosedError        the store or view was closed, or opened in another process
+    └── StorePoisonedError      an fsync failed: nothing more can be promised until the store is reopened
+
+Absence is None, misuse is ValueError, OSError passes through. Messages name things, never values of rows.
+"""
+
+from __future__ import annotations
+
+
+class LsmStateError(Exception):
+    """The root of all errors of lsmstate."""
+
+
+class NotAStateError(LsmStateError):
+    """The path does not hold a state."""
+
+
+class FormatVersionError(LsmStateError):
+    """The file was written in a format that this version does not know."""
+
+    def __init__(self, path: str, found: int, supported: int) -> None:
+        super().__init__(
+            f"{path}: written in format {found}, this lsmstate reads format {supported}; "
+            "open it with the version of lsmstate that wrote it, or a newer one"
+        )
+        self.path, self.found, self.supported = path, found, supported
+
+
+class CorruptionError(LsmStateError):
+    """Bytes on disk differ from what was written. Nothing was changed."""
+
+    def __init__(self, path: str, offset: int, expected: object, got: object) -> None:
+        super().__init__(
+            f"{path}: damaged at byte {offset}: expected {expected}, got {got}; "
+            "run `lsmstate verify` on the state to see all damage, and restore an older epoch or a copy"
+        )
+        self.path, self.offset, self.expected, self.got = path, offset, expected, got
+
+
+class SchemaError(LsmStateError, ValueError):
+    """A side, a batch or a column does not fit the state."""
+
+
+class EpochError(LsmStateError):
+    """The epoch does not exist, goes back, or the call comes at the wrong moment."""
+
+
+class FencedError(LsmStateError):
+    """Another handle has published; this handle can no longer write."""
+
+
+class SnapshotExpired(LsmStateError):
+    """What the view reads was retired and collected."""
+
+
+class StoreClosedError(LsmStateError):
+    """The handle is closed, or was opened in another process."""
+
+
+class StorePoisonedError(LsmStateError):
+    """An fsync failed earlier; the handle cannot promise durability any more."""

@@ -1,0 +1,114 @@
+"""Versions: what a state consists of at one epoch, immutable.
+
+A version names its files with their bounds, its tombstones, its watermark and its next row id. It is written whole,
+or as the difference to a whole one; either way two documents at most tell all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lsmstate.manifest import names
+from lsmstate.refs import FileRef, RunRef, Tombstone
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An older epoch that can still be opened: its manifest's name."""
+
+    epoch: int
+    manifest: str
+
+
+@dataclass(frozen=True)
+class Version:
+    """The whole of a state at one moment."""
+
+    epoch: int = 0
+    line: int = 1
+    next_id: int = 1
+    watermark: int | None = None
+    files: Mapping[str, FileRef] = field(default_factory=dict)
+    tombstones: tuple[Tombstone, ...] = ()
+    history: tuple[Past, ...] = ()  # ascending, without this epoch
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_file(self, ref: FileRef) -> Version:
+        """The version and one more file."""
+        return replace(self, files={**self.files, ref.name: ref})
+
+    def after(self, next_id: int) -> Version:
+        """The version once rows up to `next_id` were written."""
+        return replace(self, next_id=next_id)
+
+    def without(self, gone: Iterable[str]) -> Version:
+        """The version less some files."""
+        drop = set(gone)
+        return replace(self, files={n: f for n, f in self.files.items() if n not in drop}) if drop else self
+
+    def rows(self, side: int) -> int:
+        """Rows of a side in files, dead ones included."""
+        return sum(run.rows for ref in self.files.values() for run in ref.runs if run.side == side)
+
+
+def encode_version(version: Version, base: Version | None) -> dict[str, Any]:
+    """The body of a manifest; with a base, only what differs from its files."""
+    files = version.files
+    body: dict[str, Any] = {
+        "epoch": version.epoch,
+        "line": version.line,
+        "next_id": version.next_id,
+        "watermark": version.watermark,
+        "tombstones": [[t.side, t.start_ts, t.end_ts, t.id] for t in version.tombstones],
+        "history": [[past.epoch, past.manifest] for past in version.history],
+        "meta": dict(version.meta),
+    }
+    if base is None:
+        body["files"] = [_encode_file(ref) for ref in files.values()]
+    else:
+        body["added"] = [_encode_file(ref) for name, ref in files.items() if name not in base.files]
+        body["dropped"] = [name for name in base.files if name not in files]
+    return body
+
+
+def decode_version(body: Mapping[str, Any], base: Version | None) -> Version:
+    """The version of a manifest's body. Raises KeyError, TypeError or ValueError where the body is none."""
+    if base is None:
+        files = [_decode_file(told) for told in body["files"]]
+    else:
+        dropped = {str(name) for name in body["dropped"]}
+        if not dropped <= set(base.files):
+            raise ValueError("drops a file that its base does not have")
+        files = [ref for name, ref in base.files.items() if name not in dropped]
+        files += [_decode_file(told) for told in body["added"]]
+    watermark = body["watermark"]
+    if not isinstance(body["meta"], dict):
+        raise TypeError("meta is not an object")
+    return Version(
+        int(body["epoch"]),
+        int(body["line"]),
+        int(body["next_id"]),
+        None if watermark is None else int(watermark),
+        {ref.name: ref for ref in files},
+        tuple(Tombstone(*map(int, told)) for told in body["tombstones"]),
+        tuple(Past(int(epoch), _safe(manifest)) for epoch, manifest in body["history"]),
+        body["meta"],
+    )
+
+
+def _encode_file(ref: FileRef) -> list[Any]:
+    runs = [[r.side, r.first_bucket, r.last_bucket, r.rows, r.min_ts, r.max_ts, r.min_id, r.max_id] for r in ref.runs]
+    return [ref.name, ref.size_bytes, ref.digest, runs]
+
+
+def _decode_file(told: list[Any]) -> FileRef:
+    name, size, digest, runs = told
+    return FileRef(_safe(name), int(size), str(digest), tuple(RunRef(*map(int, run)) for run in runs))
+
+
+def _safe(name: object) -> str:
+    if not isinstance(name, str) or not names.is_safe(name):
+        raise ValueError("a file name that is not allowed")
+    return name

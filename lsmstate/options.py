@@ -1,0 +1,27 @@
+"""The options of a store: few, each with a measured default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a store behaves; nothing here changes what it means.
+
+    memtable_bytes: rows held in memory before they are spilled in the middle of an epoch.
+    retain: how many epochs can be read, restored and branched.
+    batch_rows: the largest batch that scans and probes hand out.
+    group_access: files 0660 and directories 0770, where writers and readers are different users.
+    """
+
+    memtable_bytes: int = 64 << 20
+    retain: int = 10
+    batch_rows: int = 64 << 10
+    group_access: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("memtable_bytes", 1), ("retain", 1), ("batch_rows", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(f"Options.{name} must be a whole number of at least {least}, not {value!r}")

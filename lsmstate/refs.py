@@ -1,0 +1,39 @@
+"""What the manifest knows of a file without opening it: its identity, and the bounds of its runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """The bounds of one run: enough to decide whether a reader needs it."""
+
+    side: int
+    first_bucket: int
+    last_bucket: int
+    rows: int
+    min_ts: int
+    max_ts: int
+    min_id: int
+    max_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """One SSTable: its name, its size, the digest of its footer (which covers all of it), and its runs in key order."""
+
+    name: str
+    size_bytes: int
+    digest: str
+    runs: tuple[RunRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """Kills the rows of `side` with start_ts <= ts < end_ts that are older than `id`."""
+
+    side: int
+    start_ts: int
+    end_ts: int
+    id: int

@@ -1,0 +1,187 @@
+"""A side of a join: its columns, its key, its time, and how long its rows live.
+
+Owns the rules for which schemas the engine takes, and the check of every batch against them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+import xxhash
+
+from lsmstate.errors import SchemaError
+
+PROBE_INDEX = "probe_index"
+_BUCKETS_PER_RETENTION = 16
+_MIN_BUCKET = timedelta(seconds=1)
+_DEFAULT_BUCKET = timedelta(hours=1)
+_US = timedelta(microseconds=1)
+_MAX_SPAN_US = 1 << 62
+
+
+@dataclass(frozen=True)
+class Side:
+    """One input of a join.
+
+    name: for people; schema: the columns; keys: the columns that must be equal; time: the event time, a
+    timestamp in microseconds (with or without zone) or an int64 of microseconds; retention: rows with
+    `ts <= watermark - retention` are retired, None keeps all; bucket: the width of a time bucket, retention / 16
+    unless told (an hour where there is no retention).
+    """
+
+    name: str
+    schema: pa.Schema
+    keys: Sequence[str]
+    time: str
+    retention: timedelta | None = None
+    bucket: timedelta | None = None
+    retention_us: int | None = field(init=False, repr=False)
+    bucket_us: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise SchemaError(f"a side needs a name, not {self.name!r}")
+        if not isinstance(self.schema, pa.Schema):
+            raise SchemaError(f"side {self.name!r}: schema must be a pyarrow.Schema")
+        keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
+        object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "schema", self.schema.remove_metadata())
+        self._check_columns()
+        bucket = self.bucket
+        if bucket is None:
+            bucket = _DEFAULT_BUCKET
+            if self.retention is not None:
+                bucket = max(self.retention / _BUCKETS_PER_RETENTION, _MIN_BUCKET)
+        for label, span, least in (("retention", self.retention, 0), ("bucket", bucket, 1)):
+            if span is not None and not least <= span // _US <= _MAX_SPAN_US:
+                raise SchemaError(f"side {self.name!r}: {label} of {span} is out of range")
+        retention_us = None if self.retention is None else self.retention // _US
+        object.__setattr__(self, "retention_us", retention_us)
+        object.__setattr__(self, "bucket_us", bucket // _US)
+
+    def _check_columns(self) -> None:
+        names = self.schema.names
+        if len(set(names)) != len(names):
+            raise SchemaError(f"side {self.name!r}: column names repeat: {', '.join(sorted(names))}")
+        if not self.keys:
+            raise SchemaError(f"side {self.name!r}: at least one key column is needed")
+        for name in (*self.keys, self.time):
+            if name not in names:
+                raise SchemaError(f"side {self.name!r}: no column {name!r}; there are {', '.join(names)}")
+        if len(set(self.keys)) != len(self.keys):
+            raise SchemaError(f"side {self.name!r}: a key column is named twice")
+        if PROBE_INDEX in names:
+            raise SchemaError(f"side {self.name!r}: the name {PROBE_INDEX!r} is taken by probe(); rename the column")
+        for name in self.keys:
+            if name == self.time:
+                raise SchemaError(f"side {self.name!r}: {name!r} cannot be both key and time; select it twice")
+            if not is_key_type(self.schema.field(name).type):
+                raise SchemaError(
+                    f"side {self.name!r}: key {name!r} is {self.schema.field(name).type}; "
+                    "keys are int64 or string for now: cast it"
+                )
+        if not is_time_type(self.schema.field(self.time).type):
+            raise SchemaError(
+                f"side {self.name!r}: time {self.time!r} is {self.schema.field(self.time).type}; "
+                "cast it to timestamp('us') or to int64 microseconds"
+            )
+        for column in self.schema:
+            if not is_payload_type(column.type):
+                raise SchemaError(
+                    f"side {self.name!r}: column {column.name!r} is {column.type}, which is not supported yet; "
+                    "cast it to a flat type, or leave it out"
+                )
+
+    @cached_property
+    def schema_id(self) -> str:
+        """Names the schema: equal for equal columns, keys and time."""
+        told = repr([(f.name, str(f.type), f.nullable) for f in self.schema]) + repr((tuple(self.keys), self.time))
+        return str(xxhash.xxh3_64_hexdigest(told.encode()))
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON: for the state's identity and the index of an SSTable."""
+        return {
+            "name": self.name,
+            "schema": base64.b64encode(self.schema.serialize()).decode(),
+            "keys": list(self.keys),
+            "time": self.time,
+            "retention_us": self.retention_us,
+            "bucket_us": self.bucket_us,
+        }
+
+    @classmethod
+    def parse(cls, told: dict[str, Any]) -> Side:
+        """The side that `describe` told of."""
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"], validate=True)))
+        retention = told["retention_us"]
+        return cls(
+            str(told["name"]),
+            schema,
+            [str(k) for k in told["keys"]],
+            str(told["time"]),
+            None if retention is None else timedelta(microseconds=retention),
+            timedelta(microseconds=told["bucket_us"]),
+        )
+
+
+def is_key_type(kind: pa.DataType) -> bool:
+    """Whether a column of this type can be a key."""
+    return bool(pt.is_int64(kind) or pt.is_string(kind) or pt.is_large_string(kind))
+
+
+def is_time_type(kind: pa.DataType) -> bool:
+    """Whether a column of this type can be the event time."""
+    return bool(pt.is_int64(kind) or (pt.is_timestamp(kind) and kind.unit == "us"))
+
+
+def is_payload_type(kind: pa.DataType) -> bool:
+    """Whether the engine stores this type: those with a fixed width, and plain strings and binaries."""
+    if pt.is_dictionary(kind) or pt.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
+        return False
+    return (
+        is_varying(kind)
+        or pt.is_boolean(kind)
+        or (pt.is_primitive(kind) or pt.is_decimal(kind) or is_fixed_binary(kind))
+    )
+
+
+def is_varying(kind: pa.DataType) -> bool:
+    """Whether values differ in length: an offsets buffer and a data buffer."""
+    return bool(pt.is_string(kind) or pt.is_binary(kind) or pt.is_large_string(kind) or pt.is_large_binary(kind))
+
+
+def is_fixed_binary(kind: pa.DataType) -> bool:
+    """Whether it is a binary of one length above zero."""
+    return bool(pt.is_fixed_size_binary(kind)) and kind.byte_width > 0
+
+
+def difference(stored: Side, given: Side) -> str | None:
+    """In words, what keeps a stored side from being opened as the given one; None if nothing does."""
+    for label in ("name", "keys", "time", "retention_us", "bucket_us"):
+        was, now = getattr(stored, label), getattr(given, label)
+        if was != now:
+            return f"{label} was {was!r} and is now {now!r}"
+    if stored.schema.equals(given.schema):
+        return None
+    return columns_difference(stored.schema, given.schema)
+
+
+def columns_difference(expected: pa.Schema, got: pa.Schema) -> str:
+    """In words, how the columns of two schemas differ."""
+    parts = [f"missing {name!r}" for name in expected.names if name not in got.names]
+    parts += [f"unknown {name!r}" for name in got.names if name not in expected.names]
+    for one in expected:
+        if one.name in got.names:
+            other = got.field(one.name)
+            if other.type != one.type:
+                parts.append(f"{one.name!r} is {other.type} instead of {one.type}")
+            elif other.nullable != one.nullable:
+                parts.append(f"{one.name!r} is {'' if other.nullable else 'not '}nullable")
+    return "; ".join(parts) or "the order of columns"

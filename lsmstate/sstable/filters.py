@@ -1,0 +1,120 @@
+"""Three ways not to read: a blocked bloom filter and a radix directory over row hashes, and a filter over keys.
+
+The hashes of a run are sorted, and a state partition holds one range of all hashes, so filter words and directory
+slots are spread over the range between a run's smallest and largest hash, in ascending order: sorted probes walk
+them forwards.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+from pybloom_live import BloomFilter
+
+from lsmstate.errors import CorruptionError
+from lsmstate.keys import U64
+
+_BITS_PER_KEY = 12
+_K = 4
+KEY_FILTER_MAX = 1024  # keys; beyond that a filter costs more to build than it saves
+_KEY_FILTER_ERROR = 0.01
+_u = np.uint64
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The range of hashes that a run holds."""
+
+    low: int
+    high: int
+
+    def bloom_words(self, hashes: U64, count: int) -> npt.NDArray[np.intp]:
+        """Which of `count` filter words each hash falls into. Requires: low <= hash <= high."""
+        shift = max(0, (self.high - self.low).bit_length() - 32)
+        scaled = hashes - _u(self.low)
+        scaled >>= _u(shift)
+        scaled *= _u(count)
+        scaled >>= _u(32)
+        return scaled.view(np.int64)
+
+    def slots(self, hashes: U64, bits: int) -> npt.NDArray[np.intp]:
+        """Which of `2 ** bits` directory slots each hash falls into. Requires: low <= hash <= high."""
+        shift = max(0, (self.high - self.low).bit_length() - bits)
+        scaled = hashes - _u(self.low)
+        scaled >>= _u(shift)
+        return scaled.view(np.int64)
+
+
+def bloom_masks(hashes: U64) -> U64:
+    """The bits of each hash in its filter word; the same for every run."""
+    masks = np.zeros(len(hashes), np.uint64)
+    for i in range(_K):
+        masks |= _u(1) << ((hashes >> _u(6 * i)) & _u(63))
+    return masks
+
+
+def build_bloom(hashes: U64, span: Span) -> U64:
+    """A filter over sorted hashes. Requires: at least one hash."""
+    filter_words = np.zeros(max(1, len(hashes) * _BITS_PER_KEY // 64), np.uint64)
+    at = span.bloom_words(hashes, len(filter_words))
+    starts = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])
+    filter_words[at[starts]] = np.bitwise_or.reduceat(bloom_masks(hashes), starts)
+    return filter_words
+
+
+def directory_bits(rows: int) -> int:
+    """How many bits of the hash choose a slot, so that a slot holds one or two rows."""
+    return max(1, rows.bit_length() - 1)
+
+
+def build_directory(hashes: U64, span: Span) -> npt.NDArray[np.uint32]:
+    """`directory[s] : directory[s + 1]` are the rows of slot s. Requires: sorted hashes, at least one."""
+    bits = directory_bits(len(hashes))
+    counts = np.bincount(span.slots(hashes, bits), minlength=1 << bits)
+    directory = np.zeros((1 << bits) + 1, np.uint32)
+    np.cumsum(counts, out=directory[1:])
+    return directory
+
+
+def build_key_filter(keys: Iterable[bytes]) -> bytes:
+    """A pybloom-live filter over the keys of one SSTable; nothing for no keys."""
+    distinct = set(keys)
+    if not distinct:
+        return b""
+    bloom = BloomFilter(len(distinct), _KEY_FILTER_ERROR)
+    for key in distinct:
+        bloom.add(_hash_key(key), skip_check=True)
+    out = io.BytesIO()
+    bloom.tofile(out)
+    return out.getvalue()
+
+
+class KeyFilter:
+    """Whether an SSTable may hold rows of a key."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self._bloom = None
+        if data:
+            try:
+                self._bloom = BloomFilter.fromfile(io.BytesIO(data), len(data))
+            except (ValueError, struct.error, OverflowError, MemoryError, ZeroDivisionError) as error:
+                raise CorruptionError(path, 0, "a key filter", str(error)) from None
+
+    @property
+    def exists(self) -> bool:
+        """False where the file holds too many keys for a filter."""
+        return self._bloom is not None
+
+    def may_contain(self, keys: Iterable[bytes]) -> bool:
+        """False only if the file holds none of the keys."""
+        return self._bloom is None or any(_hash_key(key) in self._bloom for key in keys)
+
+
+def _hash_key(key: bytes) -> int:
+    return mmh3.hash64(key, signed=False)[0]

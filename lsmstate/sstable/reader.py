@@ -1,0 +1,169 @@
+"""Reads an SSTable: maps it, checks footer and index, hands out its runs. Data are verified when touched (blocks.py).
+
+Threading: everything here is immutable once built, and may be shared by threads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from iopool import FileSystem
+from lsmstate.errors import CorruptionError, SchemaError
+from lsmstate.keys import I64, U64
+from lsmstate.refs import FileRef, RunRef
+from lsmstate.schema import Side
+from lsmstate.sstable.blocks import Blocks
+from lsmstate.sstable.columns import Section, StoredColumn, check_section
+from lsmstate.sstable.filters import KeyFilter, Span, directory_bits
+from lsmstate.sstable.format import FOOTER_BYTES, META_MAX_BYTES, meta_sum, unpack_footer
+from lsmstate.sstable.run import time_array
+
+D = TypeVar("D", bound=np.generic)
+_DAMAGED = (
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+    AttributeError,
+    pa.ArrowException,
+)
+
+
+class SSTable:
+    """An open SSTable. Requires for `sides`: the schemas of its runs; None takes them from the file itself."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        sides: Mapping[int, Side] | None = None,
+        expect: FileRef | None = None,
+    ) -> None:
+        self.path = path
+        file = fs.map(path)
+        self.footer = footer = unpack_footer(path, file)
+        self.digest: str = xxhash.xxh3_128_hexdigest(file[-FOOTER_BYTES:])
+        if expect is not None and (expect.digest, expect.size_bytes) != (self.digest, len(file)):
+            raise CorruptionError(path, len(file) - FOOTER_BYTES, f"the file with digest {expect.digest}", self.digest)
+        meta = file[footer.data_bytes : -FOOTER_BYTES]
+        if len(meta) > META_MAX_BYTES:
+            raise CorruptionError(path, footer.data_bytes, f"at most {META_MAX_BYTES} bytes of index", len(meta))
+        got = meta_sum(footer.uid, meta)
+        if got != footer.meta_sum:
+            raise CorruptionError(path, footer.data_bytes, f"index checksum {footer.meta_sum:016x}", f"{got:016x}")
+        sums = np.frombuffer(meta, np.uint64, footer.sums_bytes // 8, footer.index_bytes)
+        self.blocks = Blocks(path, footer.uid, file[: footer.data_bytes], sums)
+        self.key_filter = KeyFilter(path, bytes(meta[footer.index_bytes + footer.sums_bytes :]))
+        try:
+            self.index: dict[str, Any] = json.loads(bytes(meta[: footer.index_bytes]))
+            self.epoch = int(self.index["epoch"])
+            self.sides = self._sides(sides)
+            self.runs = [StoredRun(self.blocks, self.sides, told) for told in self.index["runs"]]
+        except SchemaError:
+            raise
+        except _DAMAGED as error:
+            raise CorruptionError(path, footer.data_bytes, "a readable index", type(error).__name__) from error
+        if expect is not None and tuple(run.ref for run in self.runs) != expect.runs:
+            raise CorruptionError(path, footer.data_bytes, "the runs named in the manifest", "others")
+
+    def _sides(self, given: Mapping[int, Side] | None) -> dict[int, Side]:
+        sides = {}
+        for number, told in self.index["sides"].items():
+            if given is None:
+                sides[int(number)] = Side.parse(told)
+                continue
+            side = given.get(int(number))
+            if side is None or side.schema_id != told["schema_id"]:
+                raise SchemaError(f"{self.path}: side {number} was written with another schema")
+            sides[int(number)] = side
+        return sides
+
+
+class StoredRun:
+    """A run in a mapped file."""
+
+    def __init__(self, blocks: Blocks, sides: Mapping[int, Side], told: dict[str, Any]) -> None:
+        number, rows = int(told["side"]), int(told["rows"])
+        first, last = told["buckets"]
+        numbers = (first, last, rows, *told["ts"], *told["ids"])
+        self.ref = RunRef(number, *(int(n) for n in numbers))
+        low, high = (int(h) for h in told["hashes"])
+        if rows < 1 or rows >= 1 << 32 or not 0 <= low <= high < 1 << 64:
+            raise ValueError("a run needs rows, and a range of hashes")
+        self.span = Span(low, high)
+        self._blocks = blocks
+        self._side = side = sides[number]
+        self._bloom = self._section(told["bloom"], 8)
+        self._directory = self._section(told["directory"], 4, (1 << directory_bits(rows)) + 1)
+        self._hash = self._section(told["hash"], 8, rows)
+        self._time = self._section(told["time"], 8, rows)
+        self._id = self._section(told["id"], 8, rows)
+        if len(told["columns"]) != len(side.schema):
+            raise ValueError("the columns do not fit the schema")
+        self._told = told["columns"]
+        self._columns: dict[int, StoredColumn] = {}
+        self._numbers: dict[str, npt.NDArray[Any]] = {}
+
+    def bloom(self) -> U64 | None:
+        return self._array("bloom", self._bloom, np.dtype(np.uint64))
+
+    def directory(self) -> npt.NDArray[np.uint32]:
+        return self._array("directory", self._directory, np.dtype(np.uint32))
+
+    def hashes(self, rows: I64 | None = None) -> U64:
+        return self._picked(self._hash, np.dtype(np.uint64), rows)
+
+    def times(self, rows: I64 | None = None) -> I64:
+        return self._picked(self._time, np.dtype(np.int64), rows)
+
+    def ids(self, rows: I64 | None = None) -> U64:
+        return self._picked(self._id, np.dtype(np.uint64), rows)
+
+    def column(self, field: int, rows: I64 | None = None) -> pa.Array:
+        kind = self._side.schema.field(field)
+        if kind.name == self._side.time:
+            return time_array(kind.type, self.times(rows))
+        column = self._columns.get(field)
+        if column is None:
+            try:
+                column = StoredColumn(self._blocks, kind.type, self.ref.rows, self._told[field])
+            except _DAMAGED as error:
+                path = self._blocks.path
+                raise CorruptionError(path, len(self._blocks.data), "a readable index", str(error)) from error
+            self._columns[field] = column
+        return column.whole() if rows is None else column.take(rows)
+
+    def _section(self, told: Any, width: int, count: int | None = None) -> Section:
+        section = (int(told[0]), int(told[1]))
+        check_section(section, len(self._blocks.data))
+        if section[1] < width or section[1] % width or (count is not None and section[1] != count * width):
+            raise ValueError("a section has the wrong length")
+        return section
+
+    def _array(self, name: str, section: Section, kind: np.dtype[D]) -> npt.NDArray[D]:
+        """A whole section, verified once."""
+        array = self._numbers.get(name)
+        if array is None:
+            self._blocks.touch(section[0], sum(section))
+            array = np.frombuffer(self._blocks.data, kind, section[1] // kind.itemsize, section[0])
+            self._numbers[name] = array
+        return array
+
+    def _picked(self, section: Section, kind: np.dtype[D], rows: I64 | None) -> npt.NDArray[D]:
+        at, length = section
+        if rows is None:
+            self._blocks.touch(at, at + length)
+        else:
+            places = at + rows * 8
+            self._blocks.touch_many(places, places + 8)
+        array = np.frombuffer(self._blocks.data, kind, length // 8, at)
+        return array if rows is None else array[rows]

@@ -1,0 +1,148 @@
+"""Runs: rows of one side and one range of buckets, sorted by (hash, ts, id). Everything in the engine is a run.
+
+`Run` is what readers ask; `RunData` is a run in memory, `StoredRun` (reader.py) one in a mapped file.
+Threading: runs are immutable; what they compute lazily may be computed twice, with the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lsmstate.keys import I64, U64
+from lsmstate.refs import RunRef
+from lsmstate.schema import Side
+from lsmstate.sstable.filters import Span, build_bloom, build_directory
+from lsmstate.sstable.order import Index, bucket_groups, bucket_numbers, row_order
+
+Columns = Sequence[pa.Array | None]  # by field; None for the time, which is `ts`
+
+
+class Run(Protocol):
+    """What a reader can ask of a run. `rows` are positions in the run; None asks for all."""
+
+    @property
+    def ref(self) -> RunRef: ...
+
+    @property
+    def span(self) -> Span: ...
+
+    def bloom(self) -> U64 | None:
+        """The filter over the hashes; None where it would not pay."""
+
+    def directory(self) -> npt.NDArray[np.uint32]:
+        """The radix directory over the hashes."""
+
+    def hashes(self, rows: I64 | None = None) -> U64:
+        """The hashes of the join keys."""
+
+    def times(self, rows: I64 | None = None) -> I64:
+        """The event times."""
+
+    def ids(self, rows: I64 | None = None) -> U64:
+        """The row ids."""
+
+    def column(self, field: int, rows: I64 | None = None) -> pa.Array:
+        """The values of a column of the side's schema."""
+
+
+class RunData:
+    """A run in memory. Its columns may still be in the order of arrival: `order` leads to them."""
+
+    def __init__(
+        self,
+        side: int,
+        kind: Side,
+        buckets: tuple[int, int],
+        hashes: U64,
+        ts: I64,
+        ids: U64,
+        columns: Columns,
+        order: Index | None,
+    ) -> None:
+        self._kind = kind
+        self._hashes, self._ts, self._ids = hashes, ts, ids
+        self._columns, self._order = columns, order
+        self.ref = RunRef(
+            side,
+            buckets[0],
+            buckets[1],
+            len(hashes),
+            int(ts.min()),
+            int(ts.max()),
+            int(ids.min()),
+            int(ids.max()),
+        )
+        self.span = Span(int(hashes[0]), int(hashes[-1]))
+        self._directory: npt.NDArray[np.uint32] | None = None
+
+    def bloom(self) -> U64 | None:
+        return None
+
+    def build_bloom(self) -> U64:
+        """The filter to store with the run."""
+        return build_bloom(self._hashes, self.span)
+
+    def directory(self) -> npt.NDArray[np.uint32]:
+        if self._directory is None:
+            self._directory = build_directory(self._hashes, self.span)
+        return self._directory
+
+    def hashes(self, rows: I64 | None = None) -> U64:
+        return self._hashes if rows is None else self._hashes[rows]
+
+    def times(self, rows: I64 | None = None) -> I64:
+        return self._ts if rows is None else self._ts[rows]
+
+    def ids(self, rows: I64 | None = None) -> U64:
+        return self._ids if rows is None else self._ids[rows]
+
+    def column(self, field: int, rows: I64 | None = None) -> pa.Array:
+        column = self._columns[field]
+        if column is None:
+            return time_array(self._kind.schema.field(field).type, self.times(rows))
+        if self._order is not None:
+            rows = self._order if rows is None else self._order[rows]
+        return column if rows is None else column.take(pa.array(rows))
+
+    def split(self) -> list[RunData]:
+        """The same rows as runs of few buckets each, columns in order."""
+        if self.ref.first_bucket == self.ref.last_bucket:
+            return [self._picked(None, (self.ref.first_bucket, self.ref.last_bucket))]
+        groups, bounds = bucket_groups(bucket_numbers(self._ts, self._kind.bucket_us))
+        if groups is None:
+            return [self._picked(None, bounds[0])]
+        by_group = np.argsort(groups, kind="stable")
+        ends = np.cumsum(np.bincount(groups, minlength=len(bounds)))
+        starts = np.r_[0, ends[:-1]]
+        return [self._picked(by_group[a:b], at) for a, b, at in zip(starts, ends, bounds, strict=True)]
+
+    def _picked(self, rows: Index | None, buckets: tuple[int, int]) -> RunData:
+        columns = [None if c is None else self.column(i, rows) for i, c in enumerate(self._columns)]
+        return RunData(
+            self.ref.side,
+            self._kind,
+            buckets,
+            self.hashes(rows),
+            self.times(rows),
+            self.ids(rows),
+            columns,
+            None,
+        )
+
+
+def sorted_run(side: int, kind: Side, hashes: U64, ts: I64, ids: U64, columns: Columns) -> RunData:
+    """The run of rows that come in order of arrival. Requires: at least one row, ascending ids."""
+    order = row_order(hashes, ts)
+    width = kind.bucket_us
+    buckets = (int(ts.min()) // width, int(ts.max()) // width)
+    return RunData(side, kind, buckets, hashes[order], ts[order], ids[order], columns, order)
+
+
+def time_array(kind: pa.DataType, ts: I64) -> pa.Array:
+    """The time column over the bytes of `ts`."""
+    return pa.Array.from_buffers(kind, len(ts), [None, pa.py_buffer(np.ascontiguousarray(ts))])

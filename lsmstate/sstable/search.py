@@ -1,0 +1,117 @@
+"""The probe of one run: which of many sorted hashes are in it, and at which rows.
+
+Filter, directory, comparison, each over all probes at once. Hot keys are found by binary search in (hash, ts), never
+by looking at each of their rows, and pairs come out in pieces of bounded size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lsmstate.keys import I64, U64
+from lsmstate.sstable.filters import bloom_masks, directory_bits
+from lsmstate.sstable.order import Index
+from lsmstate.sstable.run import Run
+
+Before = Callable[[U64, I64], npt.NDArray[np.bool_]]
+_WIDE = 16  # rows of a slot beyond which a binary search is cheaper than comparing all
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What is looked for: hashes in ascending order, and for each the first and last time that it accepts."""
+
+    hashes: U64
+    masks: U64
+    low_ts: I64
+    high_ts: I64
+
+    @classmethod
+    def sorted(cls, hashes: U64, low_ts: I64, high_ts: I64) -> Probes:
+        """Requires: ascending hashes."""
+        return cls(hashes, bloom_masks(hashes), low_ts, high_ts)
+
+
+def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, Index]]:
+    """Pairs (index of a probe, row of the run) with equal hashes and an accepted time, at most `pairs_max` at once."""
+    first = int(np.searchsorted(probes.hashes, np.uint64(run.span.low), "left"))
+    last = int(np.searchsorted(probes.hashes, np.uint64(run.span.high), "right"))
+    if first == last:
+        return
+    hashes = probes.hashes[first:last]
+    asked = _filtered(run, hashes, probes.masks[first:last])
+    if not len(asked):
+        return
+    directory = run.directory()
+    slots = run.span.slots(hashes[asked], directory_bits(run.ref.rows))
+    starts = directory[slots].astype(np.int64)
+    ends = directory[slots + 1].astype(np.int64)
+    asked += first
+    wide = ends - starts > _WIDE
+    if wide.any():
+        at = asked[wide]
+        low = _lower_bound(run, starts[wide], ends[wide], probes.hashes[at], probes.low_ts[at])
+        high = _upper_bound(run, low, ends[wide], probes.hashes[at], probes.high_ts[at])
+        yield from _expanded(at, low, high, pairs_max)
+        narrow = ~wide
+        asked, starts, ends = asked[narrow], starts[narrow], ends[narrow]
+    inside = run.ref.min_ts >= int(probes.low_ts.max()) and run.ref.max_ts <= int(probes.high_ts.min())
+    for who, rows in _expanded(asked, starts, ends, pairs_max):
+        same = np.flatnonzero(run.hashes(rows) == probes.hashes[who])
+        who, rows = who[same], rows[same]
+        if len(rows) and not inside:
+            ts = run.times(rows)
+            good = np.flatnonzero((ts >= probes.low_ts[who]) & (ts <= probes.high_ts[who]))
+            if len(good) < len(rows):
+                who, rows = who[good], rows[good]
+        if len(rows):
+            yield who, rows
+
+
+def _filtered(run: Run, hashes: U64, masks: U64) -> Index:
+    bloom = run.bloom()
+    if bloom is None:
+        return np.arange(len(hashes))
+    found = bloom[run.span.bloom_words(hashes, len(bloom))]
+    found &= masks
+    return np.flatnonzero(found == masks)
+
+
+def _expanded(who: Index, starts: I64, ends: I64, pairs_max: int) -> Iterator[tuple[Index, Index]]:
+    """Every row from start to end with its probe, cut into pieces."""
+    widths = ends - starts
+    total = np.cumsum(widths)
+    pairs = int(total[-1]) if len(total) else 0
+    before = total - widths
+    for low in range(0, pairs, pairs_max):
+        high = min(low + pairs_max, pairs)
+        a, b = int(np.searchsorted(total, low, "right")), int(np.searchsorted(total, high, "left")) + 1
+        count = np.minimum(total[a:b], high) - np.maximum(before[a:b], low)
+        base = np.repeat(starts[a:b] - before[a:b], count)
+        yield np.repeat(who[a:b], count), base + np.arange(low, high)
+
+
+def _lower_bound(run: Run, low: I64, high: I64, hashes: U64, ts: I64) -> I64:
+    """The first row from low to high that is not before (hash, ts)."""
+    return _bisect(run, low, high, lambda h, t: (h < hashes) | ((h == hashes) & (t < ts)))
+
+
+def _upper_bound(run: Run, low: I64, high: I64, hashes: U64, ts: I64) -> I64:
+    """The first row from low to high that is after (hash, ts)."""
+    return _bisect(run, low, high, lambda h, t: (h < hashes) | ((h == hashes) & (t <= ts)))
+
+
+def _bisect(run: Run, low: I64, high: I64, before: Before) -> I64:
+    low, high = low.copy(), high.copy()
+    last = run.ref.rows - 1
+    while bool((low < high).any()):
+        middle = (low + high) >> 1
+        rows = np.minimum(middle, last)
+        goes_up = before(run.hashes(rows), run.times(rows)) & (low < high)
+        low = np.where(goes_up, middle + 1, low)
+        high = np.where(goes_up, high, np.maximum(middle, low))
+    return low

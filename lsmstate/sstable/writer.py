@@ -1,0 +1,100 @@
+"""Writes an SSTable: runs in key order, an index, a key filter, block sums, a footer.
+
+The file is created exclusively, written once, fsynced, and its directory fsynced, before anyone learns of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from iopool import FileSystem, WritableFile
+from lsmstate.keys import bucket_start, encode_key
+from lsmstate.refs import FileRef
+from lsmstate.schema import Side
+from lsmstate.sstable.blocks import BlockWriter
+from lsmstate.sstable.columns import write_column
+from lsmstate.sstable.filters import KEY_FILTER_MAX, build_key_filter
+from lsmstate.sstable.format import Footer, meta_sum, pack_footer, pack_header, uid_of
+from lsmstate.sstable.order import bucket_numbers
+from lsmstate.sstable.run import RunData
+
+
+def write_sstable(
+    fs: FileSystem, directory: str, name: str, sides: Mapping[int, Side], runs: Sequence[RunData], epoch: int
+) -> FileRef:
+    """Makes `directory/name` durable. Requires: runs in key order, at least one."""
+    uid = uid_of(name)
+    file = fs.create(f"{directory}/{name}")
+    try:
+        size, footer = _write(file, uid, sides, runs, epoch)
+        file.sync()
+    finally:
+        file.close()
+    fs.sync_dir(directory)
+    return FileRef(name, size, xxhash.xxh3_128_hexdigest(footer), tuple(run.ref for run in runs))
+
+
+def _write(
+    file: WritableFile, uid: bytes, sides: Mapping[int, Side], runs: Sequence[RunData], epoch: int
+) -> tuple[int, bytes]:
+    writer = BlockWriter(file, uid)
+    writer.append(pack_header(uid))
+    told = [_write_run(writer, sides[run.ref.side], run) for run in runs]
+    sums = writer.finish()
+    used = sorted({run.ref.side for run in runs})
+    index = json.dumps(
+        {
+            "epoch": epoch,
+            "sides": {str(n): {"schema_id": sides[n].schema_id, **sides[n].describe()} for n in used},
+            "runs": told,
+        },
+        separators=(",", ":"),
+    ).encode()
+    index += b" " * (-len(index) % 8)
+    keys = build_key_filter(_keys(sides, runs))
+    meta = index + sums.tobytes() + keys
+    footer = Footer(uid, writer.offset, len(index), sums.nbytes, len(keys), meta_sum(uid, meta))
+    tail = pack_footer(footer)
+    file.write([meta, tail])
+    return footer.file_bytes, tail
+
+
+def _write_run(writer: BlockWriter, side: Side, run: RunData) -> dict[str, Any]:
+    """Writes the sections of a run, those that a probe reads first coming first; gives its entry in the index."""
+    ref = run.ref
+    return {
+        "side": ref.side,
+        "buckets": [ref.first_bucket, ref.last_bucket],
+        "rows": ref.rows,
+        "ts": [ref.min_ts, ref.max_ts],
+        "ids": [ref.min_id, ref.max_id],
+        "hashes": [run.span.low, run.span.high],
+        "bloom": writer.append(run.build_bloom().data),
+        "directory": writer.append(run.directory().data),
+        "hash": writer.append(run.hashes().data),
+        "time": writer.append(run.times().data),
+        "id": writer.append(run.ids().data),
+        "columns": [
+            None if field.name == side.time else write_column(writer, run.column(number))
+            for number, field in enumerate(side.schema)
+        ],
+    }
+
+
+def _keys(sides: Mapping[int, Side], runs: Sequence[RunData]) -> list[bytes]:
+    """The keys of all buckets that hold a row; none if they are too many for a filter."""
+    keys: list[bytes] = []
+    for run in runs:
+        width = sides[run.ref.side].bucket_us
+        numbers: Sequence[int] = [run.ref.first_bucket]
+        if run.ref.first_bucket != run.ref.last_bucket:
+            numbers = np.unique(bucket_numbers(run.times(), width)).tolist()
+        if len(keys) + len(numbers) > KEY_FILTER_MAX:
+            return []
+        keys += [encode_key(run.ref.side, bucket_start(n, width)) for n in numbers]
+    return keys

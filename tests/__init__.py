@@ -1,0 +1,1 @@
+"""The tests of lsmstate; they mirror the packages."""
