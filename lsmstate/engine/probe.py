@@ -17,7 +17,7 @@ from lsmstate.engine.intake import Batch, KeyRows, null_keys, read_keys
 from lsmstate.errors import SchemaError
 from lsmstate.keys import TS_MAX, TS_MIN, shifted
 from lsmstate.schema import PROBE_INDEX, Side
-from lsmstate.sstable.order import Index
+from lsmstate.sstable.order import Index, hash_order
 from lsmstate.sstable.run import Run
 from lsmstate.sstable.search import Probes, search
 
@@ -45,7 +45,7 @@ def _probe(
 ) -> Iterator[pa.RecordBatch]:
     first = 0
     for rows in asked:
-        order = np.argsort(rows.hashes)
+        order = hash_order(rows.hashes)
         if rows.has_null_key:
             order = order[~null_keys(rows.keys)[order]]
         if len(order):
@@ -68,7 +68,7 @@ def _probe_part(
     low = np.full(len(ts), TS_MIN) if lower is None else shifted(ts, lower)
     high = np.full(len(ts), TS_MAX) if upper is None else shifted(ts, upper)
     low = np.maximum(low, live)
-    probes = Probes.sorted(asked.hashes[order], low, high)
+    probes = Probes(asked.hashes[order], low, high)
     earliest, latest = int(low.min()), int(high.max())
     for source in view.sources(side, earliest, latest):
         view.check_open()

@@ -124,10 +124,9 @@ def _check_run(table: SSTable, side: Side, run: StoredRun) -> Iterator[str]:
     if not np.array_equal(build_directory(hashes, run.span), run.directory()):
         yield "the directory does not lead to its rows"
     bloom = run.bloom()
-    if bloom is not None:
-        masks = bloom_masks(hashes)
-        if not ((bloom[run.span.bloom_words(hashes, len(bloom))] & masks) == masks).all():
-            yield "the filter denies rows that are there"
+    masks = bloom_masks(hashes)
+    if not ((bloom[run.span.bloom_words(hashes, len(bloom))] & masks) == masks).all():
+        yield "the filter denies rows that are there"
     if table.key_filter.exists:
         starts = (bucket_start(int(n), side.bucket_us) for n in buckets)
         if not all(table.key_filter.may_contain([encode_key(ref.side, start)]) for start in starts):

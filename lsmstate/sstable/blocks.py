@@ -8,9 +8,11 @@ Threading: `Blocks` may be used from several threads; two may verify the same bl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import xxhash
 
 from iopool import Bytes, WritableFile
@@ -21,6 +23,8 @@ from lsmstate.sstable.format import ALIGN, BLOCK
 _SHIFT = BLOCK.bit_length() - 1
 _GATHER_BYTES = 8 << 20
 _U64_MASK = (1 << 64) - 1
+_WHOLE_SHARE = 8  # an eighth of the rows asked for: the rest will follow
+D = TypeVar("D", bound=np.generic)
 
 
 def block_seed(uid: bytes, number: int) -> int:
@@ -108,6 +112,8 @@ class Blocks:
         """Verifies many ranges of bytes; an empty range touches nothing beyond its start."""
         if self._all_good or not len(starts):
             return
+        if self._good[int(starts.min()) >> _SHIFT : (max(int(ends.max()), 1) - 1 >> _SHIFT) + 1].all():
+            return
         first, last = starts >> _SHIFT, np.maximum(starts, ends - 1) >> _SHIFT
         if int((last - first).max()) > 1:
             self.touch(int(starts.min()), int(ends.max()))
@@ -139,3 +145,61 @@ class Blocks:
     def _sum(self, number: int) -> int:
         block = self.data[number * BLOCK : (number + 1) * BLOCK]
         return int(xxhash.xxh3_64_intdigest(block, seed=block_seed(self._uid, number)))
+
+
+class Section:
+    """A part of the data with values of one width. Once many of its rows were asked for, it is verified whole."""
+
+    __slots__ = ("_asked", "_blocks", "_good", "_width", "length", "start")
+
+    def __init__(self, blocks: Blocks, start: int, length: int, width: int) -> None:
+        if start < 0 or length < 0 or width < 1 or start % ALIGN or start + length > len(blocks.data):
+            raise ValueError("a section lies outside of the data")
+        self.start, self.length = start, length
+        self._blocks, self._width = blocks, width
+        self._asked, self._good = 0, False
+
+    @property
+    def good(self) -> bool:
+        """Whether all of it was verified."""
+        return self._good
+
+    @property
+    def end(self) -> int:
+        """The place after its last byte."""
+        return self.start + self.length
+
+    def touch(self) -> None:
+        """Verifies all of it."""
+        if not self._good:
+            self._blocks.touch(self.start, self.end)
+            self._good = True
+
+    def touch_rows(self, rows: I64, span: int = 1) -> None:
+        """Verifies the values of some rows, and of the `span - 1` after each."""
+        if self._good:
+            return
+        self._asked += len(rows)
+        if self._asked * self._width * _WHOLE_SHARE >= self.length:
+            self.touch()
+        else:
+            starts = self.start + rows * self._width
+            self._blocks.touch_many(starts, starts + self._width * span)
+
+    def touch_ranges(self, starts: I64, ends: I64) -> None:
+        """Verifies some ranges of bytes inside it."""
+        if self._good:
+            return
+        self._asked += int((ends - starts).sum())
+        if self._asked * _WHOLE_SHARE >= self.length:
+            self.touch()
+        else:
+            self._blocks.touch_many(self.start + starts, self.start + ends)
+
+    def array(self, kind: np.dtype[D]) -> npt.NDArray[D]:
+        """Its bytes as numbers, in place. Requires: what is read of them was touched."""
+        return np.frombuffer(self._blocks.data, kind, self.length // kind.itemsize, self.start)
+
+    def buffer(self) -> pa.Buffer:
+        """Its bytes for Arrow, in place. Requires: what is read of them was touched."""
+        return pa.py_buffer(self._blocks.data[self.start : self.end])

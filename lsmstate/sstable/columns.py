@@ -7,26 +7,24 @@ are checked against the data, so that a damaged or hostile file can never make A
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from iopool import Bytes
 from lsmstate.errors import CorruptionError
 from lsmstate.keys import I64
 from lsmstate.schema import is_varying
-from lsmstate.sstable.blocks import Blocks, BlockWriter
-
-Section = tuple[int, int]  # offset and length in the file
+from lsmstate.sstable.blocks import Blocks, BlockWriter, Section
 
 
 def write_column(writer: BlockWriter, column: pa.Array) -> dict[str, Any]:
     """Writes a column's buffers; gives its place for the index. Requires: the array has offset 0."""
     nulls = column.null_count
-    sections: list[Section | None] = []
+    sections: list[tuple[int, int] | None] = []
     for number, (buffer, size) in enumerate(zip(column.buffers(), _sizes(column), strict=True)):
         if number == 0 and not nulls:
             sections.append(None)
@@ -56,100 +54,77 @@ def _offset_type(kind: pa.DataType) -> np.dtype[Any]:
 
 
 class StoredColumn:
-    """One column of a run in a file."""
+    """One column of a run in a file. Raises ValueError where the index does not fit the type."""
 
     def __init__(self, blocks: Blocks, kind: pa.DataType, rows: int, told: dict[str, Any]) -> None:
-        self._blocks = blocks
-        self._kind = kind
-        self._rows = rows
+        self._path = blocks.path
+        self._kind, self._rows = kind, rows
         self._nulls = int(told["nulls"])
-        self._sections = self._checked(told["buffers"])
+        self._varying = is_varying(kind)
+        self._bits = bool(pt.is_boolean(kind))
+        given = told["buffers"]
+        if len(given) != 2 + self._varying or (given[0] is None) != (self._nulls == 0) or not 0 <= self._nulls <= rows:
+            raise ValueError("a column's buffers do not fit its type")
+        bits = -(-rows // 8)
+        self._valid = None if given[0] is None else _section(blocks, given[0], 1, bits)
+        if self._varying:
+            wide = _offset_type(kind).itemsize
+            self._values = _section(blocks, given[1], wide, (rows + 1) * wide)
+            self._data = _section(blocks, given[2], 1, 0)
+        elif self._bits:
+            self._values = _section(blocks, given[1], 1, bits)
+        else:
+            width = kind.bit_width // 8
+            self._values = _section(blocks, given[1], width, rows * width)
         self._array: pa.Array | None = None
+        self._checked = False
 
     def take(self, rows: I64) -> pa.Array:
         """The values of some rows."""
-        self._touch(rows)
-        return self._arrow().take(pa.array(rows))
+        if self._valid is not None:
+            self._valid.touch_rows(rows >> 3)
+        if self._varying:
+            self._values.touch_rows(rows, span=2)
+            if not self._checked:
+                starts, ends = self._offsets(rows, rows + 1)
+                self._check_offsets(starts, ends)
+                self._data.touch_ranges(starts, ends)
+                if self._values.good and self._data.good:
+                    self.whole()
+        else:
+            self._values.touch_rows(rows >> 3 if self._bits else rows)
+        return pc.take(self._arrow(), pa.array(rows), boundscheck=False)
 
     def whole(self) -> pa.Array:
         """The values of all rows, in place."""
-        for section in self._sections:
-            if section:
-                self._blocks.touch(section[0], sum(section))
-        if is_varying(self._kind):
+        if self._valid is not None:
+            self._valid.touch()
+        self._values.touch()
+        if self._varying and not self._checked:
+            self._data.touch()
             self._check_offsets(*self._offsets(slice(0, self._rows), slice(1, self._rows + 1)))
+            self._checked = True
         return self._arrow()
-
-    def values(self, rows: I64) -> np.ndarray[Any, Any]:
-        """The raw numbers of some rows, nulls undefined. Requires: an int64 column."""
-        at, length = self._sections[1] or (0, 0)
-        self._blocks.touch_many(at + rows * 8, at + rows * 8 + 8)
-        return np.frombuffer(self._blocks.data, np.int64, length // 8, at)[rows]
 
     def _arrow(self) -> pa.Array:
         if self._array is None:
-            data = self._blocks.data
-            buffers = [None if s is None else pa.py_buffer(data[s[0] : sum(s)]) for s in self._sections]
+            sections = [self._valid, self._values, self._data] if self._varying else [self._valid, self._values]
+            buffers = [None if section is None else section.buffer() for section in sections]
             self._array = pa.Array.from_buffers(self._kind, self._rows, buffers, self._nulls)
         return self._array
 
-    def _touch(self, rows: I64) -> None:
-        touch = self._blocks.touch_many
-        if self._sections[0]:
-            bits = self._sections[0][0] + (rows >> 3)
-            touch(bits, bits + 1)
-        at = self._sections[1][0] if self._sections[1] else 0
-        if is_varying(self._kind):
-            wide = _offset_type(self._kind).itemsize
-            touch(at + rows * wide, at + rows * wide + 2 * wide)
-            starts, ends = self._offsets(rows, rows + 1)
-            self._check_offsets(starts, ends)
-            data_at = self._sections[2][0] if self._sections[2] else 0
-            touch(data_at + starts, data_at + ends)
-        elif pt.is_boolean(self._kind):
-            touch(at + (rows >> 3), at + (rows >> 3) + 1)
-        else:
-            width = self._kind.bit_width // 8
-            touch(at + rows * width, at + rows * width + width)
-
     def _offsets(self, starts: I64 | slice, ends: I64 | slice) -> tuple[I64, I64]:
-        at, length = self._sections[1] or (0, 0)
-        kind = _offset_type(self._kind)
-        offsets = np.frombuffer(self._blocks.data, kind, length // kind.itemsize, at)
+        offsets = self._values.array(_offset_type(self._kind))
         return offsets[starts].astype(np.int64), offsets[ends].astype(np.int64)
 
     def _check_offsets(self, starts: I64, ends: I64) -> None:
-        at, length = self._sections[2] or (0, 0)
+        length = self._data.length
         if len(starts) and (int(starts.min()) < 0 or int(ends.max()) > length or bool((starts > ends).any())):
-            raise CorruptionError(self._blocks.path, at, f"offsets within {length} bytes", "others")
-
-    def _checked(self, told: Sequence[Any]) -> list[Section | None]:
-        """The sections, each inside the data, aligned, and large enough for the rows."""
-        sections = [None if s is None else (int(s[0]), int(s[1])) for s in told]
-        bits = -(-self._rows // 8)
-        if is_varying(self._kind):
-            least = [bits, (self._rows + 1) * _offset_type(self._kind).itemsize, 0]
-        elif pt.is_boolean(self._kind):
-            least = [bits, bits]
-        else:
-            least = [bits, self._rows * (self._kind.bit_width // 8)]
-        if len(sections) != len(least) or (sections[0] is None) != (self._nulls == 0):
-            raise ValueError("a column's buffers do not fit its type")
-        if not 0 <= self._nulls <= self._rows:
-            raise ValueError("more nulls than rows")
-        for section, size in zip(sections[1:], least[1:], strict=True):
-            if section is None or section[1] < size:
-                raise ValueError("a column's buffer is too short")
-        if sections[0] is not None and sections[0][1] < bits:
-            raise ValueError("a column's validity bits are too short")
-        for section in sections:
-            check_section(section, len(self._blocks.data))
-        return sections
+            raise CorruptionError(self._path, self._values.start, f"offsets within {length} bytes", "others")
 
 
-def check_section(section: Section | None, data_bytes: int) -> None:
-    """Raises ValueError unless the section is aligned and lies inside the data."""
-    if section is not None:
-        at, length = section
-        if at < 0 or length < 0 or at % 64 or at + length > data_bytes:
-            raise ValueError("a section lies outside of the data")
+def _section(blocks: Blocks, told: Any, width: int, least_bytes: int) -> Section:
+    section = Section(blocks, int(told[0]), int(told[1]), width)
+    if section.length < least_bytes:
+        raise ValueError("a column's buffer is too short")
+    return section

@@ -34,10 +34,10 @@ class Span:
     low: int
     high: int
 
-    def bloom_words(self, hashes: U64, count: int) -> npt.NDArray[np.intp]:
+    def bloom_words(self, hashes: U64, count: int, out: U64 | None = None) -> npt.NDArray[np.intp]:
         """Which of `count` filter words each hash falls into. Requires: low <= hash <= high."""
         shift = max(0, (self.high - self.low).bit_length() - 32)
-        scaled = hashes - _u(self.low)
+        scaled = np.subtract(hashes, _u(self.low), out=out)
         scaled >>= _u(shift)
         scaled *= _u(count)
         scaled >>= _u(32)

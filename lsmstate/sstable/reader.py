@@ -19,13 +19,14 @@ from lsmstate.errors import CorruptionError, SchemaError
 from lsmstate.keys import I64, U64
 from lsmstate.refs import FileRef, RunRef
 from lsmstate.schema import Side
-from lsmstate.sstable.blocks import Blocks
-from lsmstate.sstable.columns import Section, StoredColumn, check_section
+from lsmstate.sstable.blocks import Blocks, Section
+from lsmstate.sstable.columns import StoredColumn
 from lsmstate.sstable.filters import KeyFilter, Span, directory_bits
 from lsmstate.sstable.format import FOOTER_BYTES, META_MAX_BYTES, meta_sum, unpack_footer
 from lsmstate.sstable.run import time_array
 
 D = TypeVar("D", bound=np.generic)
+_U64, _I64, _U32 = np.dtype(np.uint64), np.dtype(np.int64), np.dtype(np.uint32)
 _DAMAGED = (
     KeyError,
     TypeError,
@@ -111,22 +112,23 @@ class StoredRun:
             raise ValueError("the columns do not fit the schema")
         self._told = told["columns"]
         self._columns: dict[int, StoredColumn] = {}
-        self._numbers: dict[str, npt.NDArray[Any]] = {}
 
-    def bloom(self) -> U64 | None:
-        return self._array("bloom", self._bloom, np.dtype(np.uint64))
+    def bloom(self) -> U64:
+        self._bloom.touch()
+        return self._bloom.array(_U64)
 
     def directory(self) -> npt.NDArray[np.uint32]:
-        return self._array("directory", self._directory, np.dtype(np.uint32))
+        self._directory.touch()
+        return self._directory.array(_U32)
 
     def hashes(self, rows: I64 | None = None) -> U64:
-        return self._picked(self._hash, np.dtype(np.uint64), rows)
+        return _picked(self._hash, _U64, rows)
 
     def times(self, rows: I64 | None = None) -> I64:
-        return self._picked(self._time, np.dtype(np.int64), rows)
+        return _picked(self._time, _I64, rows)
 
     def ids(self, rows: I64 | None = None) -> U64:
-        return self._picked(self._id, np.dtype(np.uint64), rows)
+        return _picked(self._id, _U64, rows)
 
     def column(self, field: int, rows: I64 | None = None) -> pa.Array:
         kind = self._side.schema.field(field)
@@ -143,27 +145,16 @@ class StoredRun:
         return column.whole() if rows is None else column.take(rows)
 
     def _section(self, told: Any, width: int, count: int | None = None) -> Section:
-        section = (int(told[0]), int(told[1]))
-        check_section(section, len(self._blocks.data))
-        if section[1] < width or section[1] % width or (count is not None and section[1] != count * width):
+        section = Section(self._blocks, int(told[0]), int(told[1]), width)
+        size = section.length
+        if size < width or size % width or (count is not None and size != count * width):
             raise ValueError("a section has the wrong length")
         return section
 
-    def _array(self, name: str, section: Section, kind: np.dtype[D]) -> npt.NDArray[D]:
-        """A whole section, verified once."""
-        array = self._numbers.get(name)
-        if array is None:
-            self._blocks.touch(section[0], sum(section))
-            array = np.frombuffer(self._blocks.data, kind, section[1] // kind.itemsize, section[0])
-            self._numbers[name] = array
-        return array
 
-    def _picked(self, section: Section, kind: np.dtype[D], rows: I64 | None) -> npt.NDArray[D]:
-        at, length = section
-        if rows is None:
-            self._blocks.touch(at, at + length)
-        else:
-            places = at + rows * 8
-            self._blocks.touch_many(places, places + 8)
-        array = np.frombuffer(self._blocks.data, kind, length // 8, at)
-        return array if rows is None else array[rows]
+def _picked(section: Section, kind: np.dtype[D], rows: I64 | None) -> npt.NDArray[D]:
+    if rows is None:
+        section.touch()
+        return section.array(kind)
+    section.touch_rows(rows)
+    return section.array(kind)[rows]

@@ -31,8 +31,8 @@ class Run(Protocol):
     @property
     def span(self) -> Span: ...
 
-    def bloom(self) -> U64 | None:
-        """The filter over the hashes; None where it would not pay."""
+    def bloom(self) -> U64:
+        """The filter over the hashes."""
 
     def directory(self) -> npt.NDArray[np.uint32]:
         """The radix directory over the hashes."""
@@ -51,7 +51,7 @@ class Run(Protocol):
 
 
 class RunData:
-    """A run in memory. Its columns may still be in the order of arrival: `order` leads to them."""
+    """A run in memory. Its columns stay in the order of arrival until they are read: `order` leads to them."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class RunData:
         ts: I64,
         ids: U64,
         columns: Columns,
-        order: Index | None,
+        order: Index,
     ) -> None:
         self._kind = kind
         self._hashes, self._ts, self._ids = hashes, ts, ids
@@ -78,14 +78,13 @@ class RunData:
             int(ids.max()),
         )
         self.span = Span(int(hashes[0]), int(hashes[-1]))
+        self._bloom: U64 | None = None
         self._directory: npt.NDArray[np.uint32] | None = None
 
-    def bloom(self) -> U64 | None:
-        return None
-
-    def build_bloom(self) -> U64:
-        """The filter to store with the run."""
-        return build_bloom(self._hashes, self.span)
+    def bloom(self) -> U64:
+        if self._bloom is None:
+            self._bloom = build_bloom(self._hashes, self.span)
+        return self._bloom
 
     def directory(self) -> npt.NDArray[np.uint32]:
         if self._directory is None:
@@ -105,34 +104,22 @@ class RunData:
         column = self._columns[field]
         if column is None:
             return time_array(self._kind.schema.field(field).type, self.times(rows))
-        if self._order is not None:
-            rows = self._order if rows is None else self._order[rows]
-        return column if rows is None else column.take(pa.array(rows))
+        return column.take(pa.array(self._order if rows is None else self._order[rows]))
 
     def split(self) -> list[RunData]:
-        """The same rows as runs of few buckets each, columns in order."""
+        """The same rows as runs of few buckets each, in key order."""
         if self.ref.first_bucket == self.ref.last_bucket:
-            return [self._picked(None, (self.ref.first_bucket, self.ref.last_bucket))]
+            return [self]
         groups, bounds = bucket_groups(bucket_numbers(self._ts, self._kind.bucket_us))
         if groups is None:
-            return [self._picked(None, bounds[0])]
+            return [self]
         by_group = np.argsort(groups, kind="stable")
         ends = np.cumsum(np.bincount(groups, minlength=len(bounds)))
-        starts = np.r_[0, ends[:-1]]
-        return [self._picked(by_group[a:b], at) for a, b, at in zip(starts, ends, bounds, strict=True)]
+        return [self._part(by_group[a:b], at) for a, b, at in zip(np.r_[0, ends[:-1]], ends, bounds, strict=True)]
 
-    def _picked(self, rows: Index | None, buckets: tuple[int, int]) -> RunData:
-        columns = [None if c is None else self.column(i, rows) for i, c in enumerate(self._columns)]
-        return RunData(
-            self.ref.side,
-            self._kind,
-            buckets,
-            self.hashes(rows),
-            self.times(rows),
-            self.ids(rows),
-            columns,
-            None,
-        )
+    def _part(self, rows: Index, buckets: tuple[int, int]) -> RunData:
+        side, kind, order = self.ref.side, self._kind, self._order[rows]
+        return RunData(side, kind, buckets, self._hashes[rows], self._ts[rows], self._ids[rows], self._columns, order)
 
 
 def sorted_run(side: int, kind: Side, hashes: U64, ts: I64, ids: U64, columns: Columns) -> RunData:

@@ -7,7 +7,6 @@ by looking at each of their rows, and pairs come out in pieces of bounded size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,19 +20,28 @@ Before = Callable[[U64, I64], npt.NDArray[np.bool_]]
 _WIDE = 16  # rows of a slot beyond which a binary search is cheaper than comparing all
 
 
-@dataclass(frozen=True, slots=True)
 class Probes:
-    """What is looked for: hashes in ascending order, and for each the first and last time that it accepts."""
+    """What is looked for: hashes in ascending order, and for each the first and last time that it accepts.
 
-    hashes: U64
-    masks: U64
-    low_ts: I64
-    high_ts: I64
+    Belongs to one thread: it keeps scratch space, so that filtering against run after run allocates nothing large.
+    """
 
-    @classmethod
-    def sorted(cls, hashes: U64, low_ts: I64, high_ts: I64) -> Probes:
-        """Requires: ascending hashes."""
-        return cls(hashes, bloom_masks(hashes), low_ts, high_ts)
+    def __init__(self, hashes: U64, low_ts: I64, high_ts: I64) -> None:
+        self.hashes, self.low_ts, self.high_ts = hashes, low_ts, high_ts
+        self.latest_low, self.earliest_high = int(low_ts.max()), int(high_ts.min())
+        self._masks = bloom_masks(hashes)
+        self._words = np.empty(len(hashes), np.uint64)
+        self._found = np.empty(len(hashes), np.uint64)
+        self._hit = np.empty(len(hashes), bool)
+
+    def filtered(self, run: Run, first: int, last: int) -> Index:
+        """Those from first to last that the run's filter does not exclude, counted from first."""
+        bloom = run.bloom()
+        words, found, masks = self._words[: last - first], self._found[: last - first], self._masks[first:last]
+        at = run.span.bloom_words(self.hashes[first:last], len(bloom), out=words)
+        np.take(bloom, at, out=found, mode="clip")
+        np.bitwise_and(found, masks, out=found)
+        return np.flatnonzero(np.equal(found, masks, out=self._hit[: last - first]))
 
 
 def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, Index]]:
@@ -43,7 +51,7 @@ def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, In
     if first == last:
         return
     hashes = probes.hashes[first:last]
-    asked = _filtered(run, hashes, probes.masks[first:last])
+    asked = probes.filtered(run, first, last)
     if not len(asked):
         return
     directory = run.directory()
@@ -59,7 +67,7 @@ def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, In
         yield from _expanded(at, low, high, pairs_max)
         narrow = ~wide
         asked, starts, ends = asked[narrow], starts[narrow], ends[narrow]
-    inside = run.ref.min_ts >= int(probes.low_ts.max()) and run.ref.max_ts <= int(probes.high_ts.min())
+    inside = run.ref.min_ts >= probes.latest_low and run.ref.max_ts <= probes.earliest_high
     for who, rows in _expanded(asked, starts, ends, pairs_max):
         same = np.flatnonzero(run.hashes(rows) == probes.hashes[who])
         who, rows = who[same], rows[same]
@@ -70,15 +78,6 @@ def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, In
                 who, rows = who[good], rows[good]
         if len(rows):
             yield who, rows
-
-
-def _filtered(run: Run, hashes: U64, masks: U64) -> Index:
-    bloom = run.bloom()
-    if bloom is None:
-        return np.arange(len(hashes))
-    found = bloom[run.span.bloom_words(hashes, len(bloom))]
-    found &= masks
-    return np.flatnonzero(found == masks)
 
 
 def _expanded(who: Index, starts: I64, ends: I64, pairs_max: int) -> Iterator[tuple[Index, Index]]:

@@ -74,7 +74,7 @@ def _write_run(writer: BlockWriter, side: Side, run: RunData) -> dict[str, Any]:
         "ts": [ref.min_ts, ref.max_ts],
         "ids": [ref.min_id, ref.max_id],
         "hashes": [run.span.low, run.span.high],
-        "bloom": writer.append(run.build_bloom().data),
+        "bloom": writer.append(run.bloom().data),
         "directory": writer.append(run.directory().data),
         "hash": writer.append(run.hashes().data),
         "time": writer.append(run.times().data),
