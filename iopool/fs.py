@@ -47,6 +47,9 @@ class FileLock(Protocol):
 class FileSystem(Protocol):
     """All that the engine asks of a file system. Paths are absolute or relative strings."""
 
+    def resolve(self, path: str) -> str:
+        """The absolute path, links followed: what a user names may be a link, what lies inside a state may not."""
+
     def kind(self, path: str) -> Kind | None:
         """What is at `path`, links not followed; None if nothing is."""
 
@@ -82,8 +85,12 @@ class LocalFileSystem:
     """The real file system."""
 
     def __init__(self, *, group_access: bool = False) -> None:
+        self._group_access = group_access
         self._file_mode = 0o660 if group_access else 0o600
         self._dir_mode = 0o770 if group_access else 0o700
+
+    def resolve(self, path: str) -> str:
+        return os.path.realpath(path)
 
     def kind(self, path: str) -> Kind | None:
         try:
@@ -100,12 +107,18 @@ class LocalFileSystem:
         except FileExistsError:
             if not stat.S_ISDIR(os.lstat(path).st_mode):
                 raise
+            return
+        if self._group_access:
+            os.chmod(path, self._dir_mode)  # the umask may have taken the group's rights away
 
     def list_dir(self, path: str) -> list[str]:
         return os.listdir(path)
 
     def create(self, path: str) -> WritableFile:
-        return _LocalFile(os.open(path, _CREATE, self._file_mode))
+        fd = os.open(path, _CREATE, self._file_mode)
+        if self._group_access:
+            os.fchmod(fd, self._file_mode)
+        return _LocalFile(fd)
 
     def read(self, path: str, max_bytes: int) -> bytes:
         fd = _open_regular(path)
@@ -113,9 +126,12 @@ class LocalFileSystem:
             size = os.fstat(fd).st_size
             if size > max_bytes:
                 raise OSError(errno.EFBIG, f"larger than {max_bytes} bytes", path)
-            parts = []
-            while part := os.read(fd, size + 1):
+            parts, left = [], max_bytes + 1  # it may grow while it is read
+            while left > 0 and (part := os.read(fd, min(left, size + 1))):
                 parts.append(part)
+                left -= len(part)
+            if left <= 0:
+                raise OSError(errno.EFBIG, f"larger than {max_bytes} bytes", path)
             return b"".join(parts)
         finally:
             os.close(fd)
@@ -136,16 +152,18 @@ class LocalFileSystem:
         os.unlink(path)
 
     def sync_dir(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = os.open(path, _READ | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
 
     def lock(self, path: str) -> FileLock | None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         fd = os.open(path, flags, self._file_mode)
         try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", path)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
@@ -181,10 +199,13 @@ class _LocalFile:
 class _LocalLock:
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._pid = os.getpid()
 
     def release(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
+            if os.getpid() == self._pid:  # a forked child shares the lock and must not end it
+                fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
 
 

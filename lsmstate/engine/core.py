@@ -74,7 +74,7 @@ class Core:
             if head.manifest is None:
                 return head
             self._pin = take_pin(self.fs, self.path, head.manifest.name, self.attempt)
-            if self.fs.kind(f"{self.log.directory}/{head.manifest.name}") is not None:
+            if self.fs.kind(f"{self.log.directory}/{names.head(head.number)}") is not None:
                 return head
             if self._pin is not None:
                 self._pin.release()

@@ -84,6 +84,12 @@ def make_dirs(fs: FileSystem, path: str) -> None:
     fs.sync_dir(path)
 
 
+def restore_dirs(fs: FileSystem, path: str) -> None:
+    """Creates what copies of a state tend to lose: empty directories."""
+    for name in _DIRS:
+        fs.make_dir(f"{path}/{name}")
+
+
 def write_identity(fs: FileSystem, path: str, identity: Identity) -> None:
     """Makes the directory a state. Does nothing if another creator was faster."""
     body: dict[str, Any] = {"store": identity.store_id, "sides": [side.describe() for side in identity.sides]}

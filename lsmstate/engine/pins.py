@@ -41,7 +41,7 @@ def take_pin(fs: FileSystem, path: str, manifest: str | None, attempt: str) -> P
         where = f"{path}/{names.PIN_DIR}/{name}"
         try:
             lock = fs.lock(where)
-        except PermissionError:
+        except (PermissionError, FileNotFoundError):
             return None
         except OSError as error:
             if error.errno == errno.EROFS:

@@ -16,6 +16,7 @@ class PoisonableFileSystem:
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
         self.poison: OSError | None = None
+        self.resolve = fs.resolve
         self.kind = fs.kind
         self.make_dir = fs.make_dir
         self.list_dir = fs.list_dir

@@ -93,9 +93,9 @@ def _verified(
     same = None
     for name, key in zip(kind.keys, keys, strict=True):
         columns[name] = run.column(kind.schema.get_field_index(name), rows)
-        equal = pc.equal(columns[name], key.take(pa.array(who)))
-        if equal.null_count or equal.true_count < len(equal):
-            good = equal.fill_null(False).to_numpy(zero_copy_only=False)
+        asked = key.take(pa.array(who))
+        if not columns[name].equals(asked):  # a hash collided, or a key is NULL: neither is a match
+            good = pc.equal(columns[name], asked).fill_null(False).to_numpy(zero_copy_only=False)
             same = good if same is None else same & good
     if same is not None:
         yield from _verified(kind, run, rows[same], keys, who[same], schema, first) if same.any() else ()

@@ -10,7 +10,7 @@ Threading: any thread may call anything. Writers take turns; readers never wait 
 
 from __future__ import annotations
 
-import os.path
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,13 +21,13 @@ from iopool import FileSystem, LocalFileSystem, WorkerPool
 from lsmstate.engine import branch, epochs
 from lsmstate.engine.core import Core
 from lsmstate.engine.flush import spill_if_full
-from lsmstate.engine.identity import Identity, check_same, create, read_identity
+from lsmstate.engine.identity import Identity, check_same, create, read_identity, restore_dirs
 from lsmstate.engine.intake import Batch, read_rows
 from lsmstate.engine.memtable import Piece
 from lsmstate.engine.pins import take_pin
 from lsmstate.engine.poison import PoisonableFileSystem
 from lsmstate.engine.stats import Stats, collect_stats
-from lsmstate.engine.verify import Problem, verify
+from lsmstate.engine.verify import Problem, Progress, verify
 from lsmstate.engine.view import View, check_side
 from lsmstate.errors import NotAStateError, SchemaError
 from lsmstate.keys import TS_MAX, TS_MIN
@@ -66,8 +66,8 @@ class StateStore:
         `fs`, `pool` and `cache` let several stores of a process share theirs; `attempt` names this handle's files.
         """
         options = options or Options()
-        path = os.path.abspath(os.fspath(path))
         disk = PoisonableFileSystem(fs or LocalFileSystem(group_access=options.group_access))
+        path = disk.resolve(os.fspath(path))
         identity = _identity(disk, path, sides, read_only)
         handle = attempt or names.new_attempt()
         core = Core(
@@ -204,7 +204,7 @@ class StateStore:
     def branch(self, epoch: int, path: str | os.PathLike[str]) -> None:
         """Makes a new state in `path` that begins with a committed epoch of this one, without copying."""
         with self._core.write_lock:
-            branch.branch(self._core, epoch, os.path.abspath(os.fspath(path)))
+            branch.branch(self._core, epoch, self._core.fs.resolve(os.fspath(path)))
 
     # ---- look after it
 
@@ -223,10 +223,13 @@ class StateStore:
         self._core.check_open()
         return collect_stats(self._core)
 
-    def verify(self) -> list[Problem]:
-        """Checks every byte and every invariant of all retained epochs; gives what is wrong, nothing if all is well."""
+    def verify(self, progress: Progress | None = None) -> list[Problem]:
+        """Checks every byte and every invariant of all retained epochs; gives what is wrong, nothing if all is well.
+
+        `progress` is called before each file with its name, how many are done, and how many there are.
+        """
         self._core.check_open()
-        return verify(self._core)
+        return verify(self._core, progress)
 
     def close(self) -> None:
         """Ends the handle. What was not committed is not kept."""
@@ -253,6 +256,8 @@ def _identity(fs: FileSystem, path: str, sides: Sequence[Side] | None, read_only
         if not isinstance(sides, Sequence):
             raise SchemaError("sides must be a list of lsmstate.Side")
         check_same(path, identity.sides, sides)
+    if not read_only:
+        restore_dirs(fs, path)
     return identity
 
 

@@ -1,4 +1,4 @@
-"""Blocks: the data of an SSTable is summed in blocks of 16 KiB, each bound to its file and its place.
+"""Blocks: the data of an SSTable is summed in blocks of 4 KiB, each bound to its file and its place.
 
 A reader verifies exactly the blocks that it touches, the first time that it does, before anyone parses them. So
 opening costs nothing by size, a probe of a few keys reads a few blocks, and no byte is ever used unverified.
@@ -7,7 +7,7 @@ Threading: `Blocks` may be used from several threads; two may verify the same bl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -23,13 +23,15 @@ from lsmstate.sstable.format import ALIGN, BLOCK
 _SHIFT = BLOCK.bit_length() - 1
 _GATHER_BYTES = 8 << 20
 _U64_MASK = (1 << 64) - 1
+_SPREAD = 0x9E3779B97F4A7C15  # odd, so that no two blocks of a file share a seed
+_FEW = 32  # rows; below, sets are faster than arrays
 _WHOLE_SHARE = 8  # an eighth of the rows asked for: the rest will follow
 D = TypeVar("D", bound=np.generic)
 
 
 def block_seed(uid: bytes, number: int) -> int:
     """What binds a block's checksum to its file and its place in it."""
-    return (int.from_bytes(uid[8:], "little") + number * 0x9E3779B97F4A7C15) & _U64_MASK
+    return (int.from_bytes(uid[8:], "little") + number * _SPREAD) & _U64_MASK
 
 
 class BlockWriter:
@@ -95,56 +97,54 @@ class Blocks:
             raise CorruptionError(path, 0, f"{-(-len(data) // BLOCK)} block sums", len(sums))
         self.path = path
         self.data = data
-        self._uid = uid
-        self._sums = sums
-        self._good: npt.NDArray[np.bool_] = np.zeros(len(sums), bool)
-        self._all_good = not len(sums)
+        self._seed = block_seed(uid, 0)
+        self._sums = sums.data
+        self._good = bytearray(len(sums))
+        self._marks = np.frombuffer(self._good, bool)  # the same bytes, for many at once
 
     def touch(self, start: int, end: int) -> None:
         """Verifies the bytes from start to end."""
-        if self._all_good or start >= end:
-            return
-        first, last = start >> _SHIFT, (end - 1) >> _SHIFT
-        if not self._good[first : last + 1].all():
-            self._verify((first + np.flatnonzero(~self._good[first : last + 1])).tolist())
+        if start < end:
+            first, last = start >> _SHIFT, (end - 1) >> _SHIFT
+            self._verify((first + np.flatnonzero(~self._marks[first : last + 1])).tolist())
 
     def touch_many(self, starts: I64, ends: I64) -> None:
-        """Verifies many ranges of bytes; an empty range touches nothing beyond its start."""
-        if self._all_good or not len(starts):
-            return
-        if self._good[int(starts.min()) >> _SHIFT : (max(int(ends.max()), 1) - 1 >> _SHIFT) + 1].all():
-            return
-        first, last = starts >> _SHIFT, np.maximum(starts, ends - 1) >> _SHIFT
-        if int((last - first).max()) > 1:
-            self.touch(int(starts.min()), int(ends.max()))
-            return
-        last = np.minimum(last, len(self._sums) - 1)
-        first = np.minimum(first, last)
-        if self._good[first].all() and self._good[last].all():
-            return
-        asked = np.zeros(len(self._sums), bool)
-        asked[first] = asked[last] = True
-        self._verify(np.flatnonzero(asked & ~self._good).tolist())
+        """Verifies many ranges of bytes."""
+        full = ends > starts
+        if not full.all():
+            starts, ends = starts[full], ends[full]
+        if len(starts):
+            first, last = starts >> _SHIFT, (ends - 1) >> _SHIFT
+            low, high = int(first.min()), int(last.max()) + 1
+            if self._marks[low:high].all():
+                return
+            if int((last - first).max()) > 1:
+                self.touch(int(starts.min()), int(ends.max()))
+                return
+            asked = np.zeros(high - low, bool)
+            asked[first - low] = asked[last - low] = True
+            self._verify((low + np.flatnonzero(asked & ~self._marks[low:high])).tolist())
 
-    def touch_all(self) -> None:
-        """Verifies every block."""
-        self.touch(0, len(self.data))
+    def need(self, numbers: Iterable[int]) -> None:
+        """Verifies a few blocks, without the cost of arrays."""
+        good = self._good
+        self._verify([number for number in numbers if not good[number]])
 
     def bad_blocks(self) -> list[int]:
         """The numbers of all blocks that are not what was written; for `verify`."""
-        return [n for n in range(len(self._sums)) if self._sum(n) != int(self._sums[n])]
+        return [number for number in range(len(self._sums)) if not self._is_right(number)]
 
     def _verify(self, numbers: Sequence[int]) -> None:
         for number in numbers:
-            got, told = self._sum(number), int(self._sums[number])
-            if got != told:
-                raise CorruptionError(self.path, number * BLOCK, f"block checksum {told:016x}", f"{got:016x}")
-            self._good[number] = True
-        self._all_good = bool(self._good.all())
+            if not self._is_right(number):
+                told = self._sums[number]
+                raise CorruptionError(self.path, number * BLOCK, f"block checksum {told:016x}", "another")
+            self._good[number] = 1
 
-    def _sum(self, number: int) -> int:
-        block = self.data[number * BLOCK : (number + 1) * BLOCK]
-        return int(xxhash.xxh3_64_intdigest(block, seed=block_seed(self._uid, number)))
+    def _is_right(self, number: int) -> bool:
+        at = number << _SHIFT
+        seed = (self._seed + number * _SPREAD) & _U64_MASK
+        return xxhash.xxh3_64_intdigest(self.data[at : at + BLOCK], seed) == self._sums[number]
 
 
 class Section:
@@ -180,11 +180,16 @@ class Section:
         if self._good:
             return
         self._asked += len(rows)
-        if self._asked * self._width * _WHOLE_SHARE >= self.length:
+        start, width = self.start, self._width
+        if self._asked * width * _WHOLE_SHARE >= self.length:
             self.touch()
+        elif len(rows) <= _FEW and width * span <= BLOCK:
+            places = [start + row * width for row in rows.tolist()]
+            last = width * span - 1
+            self._blocks.need({at >> _SHIFT for at in places} | {at + last >> _SHIFT for at in places})
         else:
-            starts = self.start + rows * self._width
-            self._blocks.touch_many(starts, starts + self._width * span)
+            starts = start + rows * width
+            self._blocks.touch_many(starts, starts + width * span)
 
     def touch_ranges(self, starts: I64, ends: I64) -> None:
         """Verifies some ranges of bytes inside it."""

@@ -21,7 +21,7 @@ from lsmstate.errors import CorruptionError
 from lsmstate.keys import U64
 
 _BITS_PER_KEY = 12
-_K = 4
+BLOOM_K = 4  # bits of a hash in its filter word
 KEY_FILTER_MAX = 1024  # keys; beyond that a filter costs more to build than it saves
 _KEY_FILTER_ERROR = 0.01
 _u = np.uint64
@@ -54,7 +54,7 @@ class Span:
 def bloom_masks(hashes: U64) -> U64:
     """The bits of each hash in its filter word; the same for every run."""
     masks = np.zeros(len(hashes), np.uint64)
-    for i in range(_K):
+    for i in range(BLOOM_K):
         masks |= _u(1) << ((hashes >> _u(6 * i)) & _u(63))
     return masks
 
@@ -96,24 +96,38 @@ def build_key_filter(keys: Iterable[bytes]) -> bytes:
 
 
 class KeyFilter:
-    """Whether an SSTable may hold rows of a key."""
+    """Whether an SSTable may hold rows of a key. Parsed when first asked."""
 
-    def __init__(self, path: str, data: bytes) -> None:
-        self._bloom = None
-        if data:
-            try:
-                self._bloom = BloomFilter.fromfile(io.BytesIO(data), len(data))
-            except (ValueError, struct.error, OverflowError, MemoryError, ZeroDivisionError) as error:
-                raise CorruptionError(path, 0, "a key filter", str(error)) from None
+    def __init__(self, path: str, data: memoryview) -> None:
+        self._path, self._data = path, data
+        self._bloom: BloomFilter | None = None
 
     @property
     def exists(self) -> bool:
         """False where the file holds too many keys for a filter."""
-        return self._bloom is not None
+        return len(self._data) > 0
+
+    @property
+    def keys(self) -> int:
+        """How many keys were put in."""
+        return int(self._parsed().count) if self.exists else 0
+
+    @property
+    def error_rate(self) -> float:
+        """The share of false answers that it was built for."""
+        return float(self._parsed().error_rate) if self.exists else 1.0
 
     def may_contain(self, keys: Iterable[bytes]) -> bool:
         """False only if the file holds none of the keys."""
-        return self._bloom is None or any(_hash_key(key) in self._bloom for key in keys)
+        return not self.exists or any(_hash_key(key) in self._parsed() for key in keys)
+
+    def _parsed(self) -> BloomFilter:
+        if self._bloom is None:
+            try:
+                self._bloom = BloomFilter.fromfile(io.BytesIO(self._data), len(self._data))
+            except (ValueError, struct.error, OverflowError, MemoryError, ZeroDivisionError) as error:
+                raise CorruptionError(self._path, 0, "a key filter", str(error)) from None
+        return self._bloom
 
 
 def _hash_key(key: bytes) -> int:

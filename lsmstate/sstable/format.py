@@ -12,7 +12,7 @@ from lsmstate.errors import CorruptionError, FormatVersionError
 MAGIC = b"LSMSTATE"
 VERSION = 1
 ALIGN = 64
-BLOCK = 16 << 10
+BLOCK = 4 << 10
 META_MAX_BYTES = 256 << 20
 _HEADER = struct.Struct("<8sII16s32x")
 _FOOTER = struct.Struct("<8sII16sQQQQQ")

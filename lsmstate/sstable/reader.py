@@ -63,7 +63,7 @@ class SSTable:
             raise CorruptionError(path, footer.data_bytes, f"index checksum {footer.meta_sum:016x}", f"{got:016x}")
         sums = np.frombuffer(meta, np.uint64, footer.sums_bytes // 8, footer.index_bytes)
         self.blocks = Blocks(path, footer.uid, file[: footer.data_bytes], sums)
-        self.key_filter = KeyFilter(path, bytes(meta[footer.index_bytes + footer.sums_bytes :]))
+        self.key_filter = KeyFilter(path, meta[footer.index_bytes + footer.sums_bytes :])
         try:
             self.index: dict[str, Any] = json.loads(bytes(meta[: footer.index_bytes]))
             self.epoch = int(self.index["epoch"])

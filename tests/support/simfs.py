@@ -120,6 +120,10 @@ class SimFileSystem:
             ]:
                 del locked[node]
 
+    def resolve(self, path: str) -> str:
+        """The path itself: there are no links here."""
+        return os.path.abspath(path)
+
     def kind(self, path: str) -> Kind | None:
         with self._operation("kind", path):
             try:
