@@ -27,7 +27,7 @@ def branch(core: Core, epoch: int, path: str) -> None:
     for name in version.files:
         _link(core, name, path)
     core.fs.sync_dir(f"{path}/{names.SST_DIR}")
-    log = ManifestLog(core.fs, path, identity.store_id)
+    log = ManifestLog(core.fs, path, identity.store_id, len(core.sides))
     start = replace(version, history=(), line=1)
     manifest = log.write_candidate(start, core.attempt, core.next_number(), Head(0, None))
     log.publish(manifest, Head(0, None))

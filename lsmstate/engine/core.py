@@ -50,7 +50,7 @@ class Core:
         self.sides, self.store_id = identity.sides, identity.store_id
         self.pool, self.cache, self.attempt = pool, cache, attempt
         self.read_only = read_only
-        self.log = ManifestLog(fs, path, identity.store_id)
+        self.log = ManifestLog(fs, path, identity.store_id, len(identity.sides))
         self.write_lock = threading.RLock()
         self.swap_lock = threading.Lock()
         self._pin: Pin | None = None
@@ -113,8 +113,14 @@ class Core:
             release,
             epoch,
         )
-        self.views.add(view)
+        with self.swap_lock:
+            self.views.add(view)
         return view
+
+    def files_in_use(self) -> frozenset[str]:
+        """The files of all views of this handle that are alive."""
+        with self.swap_lock:
+            return frozenset[str]().union(*(view.files for view in self.views))
 
     # ---- writing
 

@@ -52,7 +52,7 @@ def _collect(core: Core, collector: Collector) -> None:
         if retired_head or retired:
             _unlink(core, f"{core.log.directory}/{name}")
     directory = f"{core.path}/{names.SST_DIR}"
-    used = frozenset[str]().union(*(reach[name][2] for name in retained), *(view.files for view in core.views))
+    used = core.files_in_use().union(*(reach[name][2] for name in retained))
     gone = set()
     for name in fs.list_dir(directory):
         parsed = names.parse(name)

@@ -157,16 +157,14 @@ class StateStore:
         """A view of a committed epoch. Close it."""
         core = self._core
         core.check_open()
-        with core.write_lock:
-            found = epochs.find_epoch(core, epoch)
-            pin = take_pin(core.fs, core.path, found.name, core.attempt)
-            try:
-                found = epochs.find_epoch(core, epoch)
-            except BaseException:
-                if pin is not None:
-                    pin.release()
-                raise
-            return core.version_view(found.version, pin.release if pin else None)
+        pin = take_pin(core.fs, core.path, epochs.find_epoch(core, epoch).name, core.attempt)
+        try:
+            found = epochs.find_epoch(core, epoch)  # still there, now that it is pinned
+        except BaseException:
+            if pin is not None:
+                pin.release()
+            raise
+        return core.version_view(found.version, pin.release if pin else None)
 
     # ---- epochs
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lsmstate.engine.pins import take_pin
 from lsmstate.errors import CorruptionError, FormatVersionError, LsmStateError, SchemaError, SnapshotExpired
 from lsmstate.hashing import hash_keys
 from lsmstate.keys import bucket_start, encode_key
@@ -38,14 +39,29 @@ class Problem:
 
 def verify(core: Core, progress: Progress | None = None) -> list[Problem]:
     """All problems of the epochs that can be opened."""
+    head = core.head
+    if head.manifest is None:
+        return []
+    pasts = [(past.epoch, past.manifest) for past in head.version.history]
+    pinned = [name for _, name in pasts] + [head.manifest.name]
+    pins = [take_pin(core.fs, core.path, name, core.attempt) for name in pinned]
+    try:
+        return _verify(core, [*pasts, (head.version.epoch, names.head(head.number))], progress)
+    finally:
+        for pin in pins:
+            if pin is not None:
+                pin.release()
+
+
+def _verify(core: Core, pasts: list[tuple[int, str]], progress: Progress | None) -> list[Problem]:
     problems: list[Problem] = []
     manifests: list[Manifest] = []
-    pasts = [(past.epoch, past.manifest) for past in core.head.version.history]
-    if core.head.manifest is not None:
-        pasts.append((core.head.version.epoch, names.head(core.head.number)))
     for epoch, name in pasts:
         try:
             manifests.append(core.log.read(name))
+        except SnapshotExpired as error:
+            if epoch in [past.epoch for past in core.log.head().version.history]:
+                problems.append(Problem(f"{core.log.directory}/{name}", str(error), (epoch,)))
         except (LsmStateError, OSError) as error:
             problems.append(Problem(f"{core.log.directory}/{name}", str(error), (epoch,)))
     files: dict[str, tuple[FileRef, list[Manifest]]] = {}
@@ -104,6 +120,7 @@ def _check_run(table: SSTable, side: Side, run: StoredRun) -> Iterator[str]:
     hashes, ts, ids = run.hashes(), run.times(), run.ids()
     if (int(hashes[0]), int(hashes[-1])) != (run.span.low, run.span.high):
         yield "its range of hashes is wrong"
+        return
     up = hashes[1:] > hashes[:-1]
     same = hashes[1:] == hashes[:-1]
     later = ts[1:] > ts[:-1]

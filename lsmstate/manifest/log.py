@@ -51,8 +51,9 @@ class Head:
 class ManifestLog:
     """Reads and writes the manifests under one state directory. Threading: used under the store's lock."""
 
-    def __init__(self, fs: FileSystem, path: str, store_id: str) -> None:
+    def __init__(self, fs: FileSystem, path: str, store_id: str, sides: int) -> None:
         self._fs = fs
+        self._sides = sides
         self._store_id = store_id
         self.directory = f"{path}/{names.MANIFEST_DIR}"
 
@@ -96,8 +97,8 @@ class ManifestLog:
         if body.get("base") is not None:
             base_name = self._told(own, lambda: _manifest_name(body["base"]))
             base_body = self._document(base_name)[1]
-            base = self._told(base_name, lambda: decode_version(base_body, None))
-        version = self._told(own, lambda: decode_version(body, base))
+            base = self._told(base_name, lambda: decode_version(base_body, None, self._sides))
+        version = self._told(own, lambda: decode_version(body, base, self._sides))
         publication, deltas = self._told(own, lambda: (int(body["publication"]), int(body["deltas"])))
         return Manifest(own, version, publication, base_name, base or version, deltas)
 
@@ -161,7 +162,8 @@ class ManifestLog:
         try:
             return parse()
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise self._damaged(name, "a manifest", type(error).__name__) from error
+            got = str(error)[:100] if isinstance(error, ValueError) else type(error).__name__
+            raise self._damaged(name, "a manifest", got) from error
 
     def _check_never_published(self, listed: list[str]) -> None:
         """A state whose heads are gone must not look like a new one."""

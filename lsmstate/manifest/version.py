@@ -73,7 +73,7 @@ def encode_version(version: Version, base: Version | None) -> dict[str, Any]:
     return body
 
 
-def decode_version(body: Mapping[str, Any], base: Version | None) -> Version:
+def decode_version(body: Mapping[str, Any], base: Version | None, sides: int) -> Version:
     """The version of a manifest's body. Raises KeyError, TypeError or ValueError where the body is none."""
     if base is None:
         files = [_decode_file(told) for told in body["files"]]
@@ -83,6 +83,9 @@ def decode_version(body: Mapping[str, Any], base: Version | None) -> Version:
             raise ValueError("drops a file that its base does not have")
         files = [ref for name, ref in base.files.items() if name not in dropped]
         files += [_decode_file(told) for told in body["added"]]
+    unknown = {run.side for ref in files for run in ref.runs} - set(range(sides))
+    if unknown:
+        raise ValueError(f"one with side {min(unknown)}, which the state does not have")
     watermark = body["watermark"]
     if not isinstance(body["meta"], dict):
         raise TypeError("meta is not an object")

@@ -39,7 +39,7 @@ class BlockWriter:
 
     def __init__(self, file: WritableFile, uid: bytes) -> None:
         self._file = file
-        self._uid = uid
+        self._seed = block_seed(uid, 0)
         self._waiting: list[Bytes] = []
         self._waiting_bytes = 0
         self._open = xxhash.xxh3_64()
@@ -63,24 +63,26 @@ class BlockWriter:
         return np.array(self._sums, np.uint64)
 
     def _push(self, data: Bytes) -> None:
-        at = 0
-        while at < len(data):
-            inside = self.offset & (BLOCK - 1)
-            part = data[at : at + BLOCK - inside]
-            seed = block_seed(self._uid, len(self._sums))
-            if len(part) == BLOCK:
-                self._sums.append(xxhash.xxh3_64_intdigest(part, seed=seed))
-            else:
-                if not inside:
-                    self._open = xxhash.xxh3_64(seed=seed)
-                self._open.update(part)
-                if inside + len(part) == BLOCK:
-                    self._sums.append(self._open.intdigest())
-            at += len(part)
-            self.offset += len(part)
+        if not len(data):
+            return
+        inside = self.offset & (BLOCK - 1)
+        at = min(-inside % BLOCK, len(data))
         if at:
-            self._waiting.append(data)
-            self._waiting_bytes += at
+            self._open.update(data[:at])
+            if inside + at == BLOCK:
+                self._sums.append(self._open.intdigest())
+        whole = (len(data) - at) & ~(BLOCK - 1)
+        if whole:
+            first, count, digest = len(self._sums), whole >> _SHIFT, xxhash.xxh3_64_intdigest
+            seeds = [(self._seed + n * _SPREAD) & _U64_MASK for n in range(first, first + count)]
+            places = range(at, at + whole, BLOCK)
+            self._sums += [digest(data[p : p + BLOCK], s) for p, s in zip(places, seeds, strict=True)]
+        if at + whole < len(data):
+            self._open = xxhash.xxh3_64(seed=(self._seed + len(self._sums) * _SPREAD) & _U64_MASK)
+            self._open.update(data[at + whole :])
+        self.offset += len(data)
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
         if self._waiting_bytes >= _GATHER_BYTES:
             self._flush()
 

@@ -24,6 +24,7 @@ _BITS_PER_KEY = 12
 BLOOM_K = 4  # bits of a hash in its filter word
 KEY_FILTER_MAX = 1024  # keys; beyond that a filter costs more to build than it saves
 _KEY_FILTER_ERROR = 0.01
+_KEY_FILTER_HEADER = struct.Struct("<dQQQQ")  # error rate, slices, bits of each, capacity, count
 _u = np.uint64
 
 
@@ -123,10 +124,11 @@ class KeyFilter:
 
     def _parsed(self) -> BloomFilter:
         if self._bloom is None:
-            try:
-                self._bloom = BloomFilter.fromfile(io.BytesIO(self._data), len(self._data))
-            except (ValueError, struct.error, OverflowError, MemoryError, ZeroDivisionError) as error:
-                raise CorruptionError(self._path, 0, "a key filter", str(error)) from None
+            header = _KEY_FILTER_HEADER.unpack_from(self._data) if len(self._data) >= _KEY_FILTER_HEADER.size else ()
+            size = len(self._data) - _KEY_FILTER_HEADER.size
+            if not header or not 1 <= header[1] <= 64 or header[2] < 1 or -(-header[1] * header[2] // 8) != size:
+                raise CorruptionError(self._path, 0, "a key filter", "one whose size is wrong")
+            self._bloom = BloomFilter.fromfile(io.BytesIO(self._data), len(self._data))
         return self._bloom
 
 

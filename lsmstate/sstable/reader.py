@@ -18,7 +18,7 @@ from iopool import FileSystem
 from lsmstate.errors import CorruptionError, SchemaError
 from lsmstate.keys import I64, U64
 from lsmstate.refs import FileRef, RunRef
-from lsmstate.schema import Side
+from lsmstate.schema import Side, difference
 from lsmstate.sstable.blocks import Blocks, Section
 from lsmstate.sstable.columns import StoredColumn
 from lsmstate.sstable.filters import KeyFilter, Span, directory_bits
@@ -83,7 +83,7 @@ class SSTable:
                 sides[int(number)] = Side.parse(told)
                 continue
             side = given.get(int(number))
-            if side is None or side.schema_id != told["schema_id"]:
+            if side is None or (side.schema_id != told["schema_id"] and difference(Side.parse(told), side)):
                 raise SchemaError(f"{self.path}: side {number} was written with another schema")
             sides[int(number)] = side
         return sides
@@ -120,6 +120,14 @@ class StoredRun:
     def directory(self) -> npt.NDArray[np.uint32]:
         self._directory.touch()
         return self._directory.array(_U32)
+
+    def slot_rows(self, slots: I64) -> tuple[I64, I64]:
+        self._directory.touch_rows(slots, span=2)
+        directory = self._directory.array(_U32)
+        starts, ends = directory[slots].astype(np.int64), directory[slots + 1].astype(np.int64)
+        if len(ends) and (int(ends.max()) > self.ref.rows or bool((starts > ends).any())):
+            raise CorruptionError(self._blocks.path, self._directory.start, f"rows up to {self.ref.rows}", "others")
+        return starts, ends
 
     def hashes(self, rows: I64 | None = None) -> U64:
         return _picked(self._hash, _U64, rows)

@@ -37,6 +37,9 @@ class Run(Protocol):
     def directory(self) -> npt.NDArray[np.uint32]:
         """The radix directory over the hashes."""
 
+    def slot_rows(self, slots: I64) -> tuple[I64, I64]:
+        """The first row of some slots of the directory, and the row after their last."""
+
     def hashes(self, rows: I64 | None = None) -> U64:
         """The hashes of the join keys."""
 
@@ -90,6 +93,10 @@ class RunData:
         if self._directory is None:
             self._directory = build_directory(self._hashes, self.span)
         return self._directory
+
+    def slot_rows(self, slots: I64) -> tuple[I64, I64]:
+        directory = self.directory()
+        return directory[slots].astype(np.int64), directory[slots + 1].astype(np.int64)
 
     def hashes(self, rows: I64 | None = None) -> U64:
         return self._hashes if rows is None else self._hashes[rows]

@@ -54,10 +54,7 @@ def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, In
     asked = probes.filtered(run, first, last)
     if not len(asked):
         return
-    directory = run.directory()
-    slots = run.span.slots(hashes[asked], directory_bits(run.ref.rows))
-    starts = directory[slots].astype(np.int64)
-    ends = directory[slots + 1].astype(np.int64)
+    starts, ends = run.slot_rows(run.span.slots(hashes[asked], directory_bits(run.ref.rows)))
     asked += first
     wide = ends - starts > _WIDE
     if wide.any():

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lsmstate.cli import main
+from tests.support import cli_state
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.out)
+        return told
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process."""
+
+    def call(*arguments: object) -> Result:
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return Result(code, out, err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return cli_state.build(tmp_path_factory.mktemp("cli") / "state")
+
+
+@pytest.fixture
+def state(built: Path, tmp_path: Path) -> Path:
+    """A state of its own, to be damaged."""
+    return Path(shutil.copytree(built, tmp_path / "state"))

@@ -1,0 +1,189 @@
+"""The FORMAT.md files are true: here a file and a state are read by them alone, without the readers of the engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import mmh3
+import numpy as np
+import pyarrow as pa
+import pytest
+import xxhash
+
+from lsmstate.hashing import hash_keys
+from lsmstate.manifest import codec
+from lsmstate.sstable import format as sstable_format
+from tests.support.cli_state import ADS, build, head, newest_file
+
+ROOT = Path(__file__).parents[1]
+SSTABLE_DOC = (ROOT / "lsmstate/sstable/FORMAT.md").read_text()
+MANIFEST_DOC = (ROOT / "lsmstate/manifest/FORMAT.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("formats") / "state")
+
+
+class File:
+    """An SSTable taken apart as FORMAT.md says."""
+
+    def __init__(self, path: Path) -> None:
+        self.bytes = path.read_bytes()
+        self.footer = self.bytes[-80:]
+        magic, version, block, self.uid = struct.unpack_from("<8sII16s", self.footer)
+        assert (magic, version, block) == (b"LSMSTATE", 1, 4096)
+        self.data_bytes, self.index_bytes, self.sums_bytes, self.filter_bytes = struct.unpack_from(
+            "<4Q", self.footer, 32
+        )
+        meta = self.bytes[self.data_bytes : -80]
+        self.meta = meta
+        self.index: dict[str, Any] = json.loads(meta[: self.index_bytes])
+        self.sums = struct.unpack(f"<{self.sums_bytes // 8}Q", meta[self.index_bytes :][: self.sums_bytes])
+        self.filter = meta[self.index_bytes + self.sums_bytes :]
+
+    def section(self, place: list[int], kind: str) -> np.ndarray[Any, Any]:
+        return np.frombuffer(self.bytes, kind, place[1] // np.dtype(kind).itemsize, place[0])
+
+
+def test_documents_tell_the_constants_of_the_code() -> None:
+    assert f"format {sstable_format.VERSION}\n" in SSTABLE_DOC
+    assert f"format {codec.VERSION}\n" in MANIFEST_DOC
+    assert f"blocks of {sstable_format.BLOCK} bytes" in SSTABLE_DOC
+    assert f"header, {sstable_format.HEADER_BYTES} bytes" in SSTABLE_DOC
+    assert f"footer, {sstable_format.FOOTER_BYTES} bytes" in SSTABLE_DOC
+    assert f"multiple of {sstable_format.ALIGN}" in SSTABLE_DOC
+    assert sstable_format.META_MAX_BYTES == codec.DOCUMENT_MAX_BYTES == 256 << 20
+
+
+def test_header_footer_and_checksums_are_as_described(state: Path) -> None:
+    path = newest_file(state)
+    file = File(path)
+    assert file.bytes[:32] == struct.pack("<8sII16s", b"LSMSTATE", 1, 4096, file.uid)
+    assert file.bytes[32:64] == bytes(32)
+    assert file.uid == xxhash.xxh3_128(path.name.encode()).digest()
+    assert len(file.bytes) == file.data_bytes + file.index_bytes + file.sums_bytes + file.filter_bytes + 80
+    first, last = struct.unpack("<QQ", file.uid)
+    assert struct.unpack_from("<2Q", file.footer, 64) == (
+        xxhash.xxh3_64_intdigest(file.meta, seed=first),
+        xxhash.xxh3_64_intdigest(file.footer[:72]),
+    )
+    blocks = [file.bytes[: file.data_bytes][at : at + 4096] for at in range(0, file.data_bytes, 4096)]
+    seeds = [(last + n * 0x9E3779B97F4A7C15) % 2**64 for n in range(len(blocks))]
+    assert file.sums == tuple(xxhash.xxh3_64_intdigest(b, seed=s) for b, s in zip(blocks, seeds, strict=True))
+    assert file.index_bytes % 8 == file.data_bytes % 64 == 0
+
+
+def test_index_and_sections_are_as_described(state: Path) -> None:
+    file = File(newest_file(state))
+    assert {*file.index} == {"epoch", "sides", "runs"}
+    assert {*file.index["sides"]["0"]} == {
+        *("schema_id", "name", "schema", "keys", "time", "retention_us", "bucket_us"),
+    }
+    ends = [64]
+    for run in file.index["runs"]:
+        assert {*run} == {
+            *("side", "buckets", "rows", "ts", "ids", "hashes", "bloom", "directory", "hash", "time", "id", "columns"),
+        }
+        columns = [column["buffers"] for column in run["columns"] if column is not None]
+        places = [run[name] for name in ("bloom", "directory", "hash", "time", "id")]
+        for at, length in places + [place for buffers in columns for place in buffers if place is not None]:
+            assert at == -(-ends[-1] // 64) * 64
+            assert not any(file.bytes[ends[-1] : at])
+            ends.append(at + length)
+    assert file.data_bytes == -(-ends[-1] // 64) * 64
+
+
+def test_rows_filter_and_directory_are_as_described(state: Path) -> None:
+    file = File(newest_file(state))
+    for run in file.index["runs"]:
+        rows, (low, high) = run["rows"], run["hashes"]
+        hashes, ts, ids = (
+            file.section(run[name], kind) for name, kind in (("hash", "<u8"), ("time", "<i8"), ("id", "<u8"))
+        )
+        assert len(hashes) == len(ts) == len(ids) == rows
+        order = list(zip(hashes.tolist(), ts.tolist(), ids.tolist(), strict=True))
+        assert order == sorted(order)
+        assert [low, high, *run["ts"]] == [order[0][0], order[-1][0], int(ts.min()), int(ts.max())]
+        words, width = file.section(run["bloom"], "<u8").tolist(), (high - low).bit_length()
+        assert len(words) == max(1, rows * 12 // 64)
+        bits = max(1, rows.bit_length() - 1)
+        directory = file.section(run["directory"], "<u4").tolist()
+        assert len(directory) == 2**bits + 1
+        assert directory[-1] == rows
+        for row, h in enumerate(hashes.tolist()):
+            word = words[(((h - low) >> max(0, width - 32)) * len(words)) >> 32]
+            assert all(word >> ((h >> shift) & 63) & 1 for shift in (0, 6, 12, 18))
+            slot = (h - low) >> max(0, width - bits)
+            assert directory[slot] <= row < directory[slot + 1]
+
+
+def test_columns_are_as_described(state: Path) -> None:
+    file = File(newest_file(state))
+    run = file.index["runs"][0]
+    key, time, title = run["columns"]
+    assert time is None
+    valid, values = (file.section(place, kind) for place, kind in zip(key["buffers"], ("u1", "<i8"), strict=True))
+    is_valid = np.unpackbits(valid, bitorder="little")[: run["rows"]].astype(bool)
+    assert int((~is_valid).sum()) == key["nulls"] > 0
+    ids = pa.array(values, mask=~is_valid)
+    assert np.array_equal(hash_keys([ids]), file.section(run["hash"], "<u8"))
+    offsets, text = file.section(title["buffers"][1], "<i4"), file.section(title["buffers"][2], "u1")
+    assert (offsets[0], offsets[-1], len(offsets)) == (0, len(text), run["rows"] + 1)
+
+
+def test_key_filter_is_as_described(state: Path) -> None:
+    file = File(newest_file(state))
+    rate, slices, width, capacity, count = struct.unpack_from("<dQQQQ", file.filter)
+    assert (rate, slices, capacity) == (0.01, 7, count)
+    bits = np.unpackbits(np.frombuffer(file.filter, np.uint8, offset=40), bitorder="little")
+    keys = set()
+    for run in file.index["runs"]:
+        bucket_us = file.index["sides"][str(run["side"])]["bucket_us"]
+        starts = np.unique(file.section(run["time"], "<i8") // bucket_us) * bucket_us
+        keys |= {struct.pack(">BQ", run["side"], int(start) + 2**63) for start in starts}
+    assert len(keys) == count
+    for key in keys:
+        told = str(mmh3.hash64(key, signed=False)[0]).encode()
+        digest = xxhash.xxh128(xxhash.xxh128(bytes(4)).digest() + told).digest()
+        for number, place in enumerate(struct.unpack("<8H", digest)[:7]):
+            assert bits[number * width + place % width]
+
+
+def test_documents_are_as_described(state: Path) -> None:
+    bodies = {}
+    for path in [state / "STATE", *(state / "manifest").iterdir()]:
+        line, _, rest = path.read_bytes().partition(b"\n")
+        magic, version, name, digest = line.decode().split(" ")
+        assert (magic, version, rest[-1:]) == ("lsmstate", "1", b"\n")
+        assert path.name.startswith("head-") or name == path.name
+        assert digest == xxhash.xxh3_128_hexdigest(f"1 {name}\n".encode() + rest[:-1])
+        bodies[path.name] = json.loads(rest)
+    assert {*bodies.pop("STATE")} == {"store", "sides"}
+    common = {"store", "epoch", "line", "publication", "parent", "next_id", "watermark", "tombstones"}
+    common |= {"history", "meta", "deltas"}
+    for name, body in bodies.items():
+        assert {*body} - common == ({"base", "added", "dropped"} if body["deltas"] else {"files"})
+        assert not common - {*body}
+        if name.startswith("head-"):
+            assert name == f"head-{body['publication']:016d}"
+    newest = bodies[head(state)]
+    (added,) = (entry for entry in newest["added"] if entry[0] == newest_file(state).name)
+    file = File(newest_file(state))
+    assert added[1:3] == [len(file.bytes), xxhash.xxh3_128_hexdigest(file.footer)]
+    assert [run[0] for run in added[3]] == [run["side"] for run in file.index["runs"]]
+    for word in {*common, "base", "added", "dropped", "files"}:
+        assert re.search(rf"\b{word}\b", MANIFEST_DOC)
+
+
+def test_heads_are_second_names_and_names_are_as_described(state: Path) -> None:
+    manifests = {path.stat().st_ino: path.name for path in (state / "manifest").iterdir() if "head" not in path.name}
+    for path in (state / "manifest").glob("head-*"):
+        assert path.stat().st_ino in manifests
+    for path in [*(state / "sst").iterdir(), *(state / "manifest").glob("*.*")]:
+        assert re.fullmatch(r"\d{12}-\d{6}-[0-9a-z]{1,32}-\d{6}\.(full|delta|sst)", path.name)
+    assert ADS.name == json.loads((state / "STATE").read_bytes().partition(b"\n")[2])["sides"][0]["name"]
