@@ -111,16 +111,24 @@ def test_after_a_crash_the_last_committed_epoch_is_there_and_no_more(kind: KeyKi
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_probe_of_the_workload_finds_its_one_row(kind: KeyKind, tmp_path: Path) -> None:
-    state = open_state(tmp_path / "state", kind)
-    rows = make_rows(2_000, start_id=0, key_kind=kind, ts0=0, ts1=10**6, seed=1)
-    probes = make_probes(500, state_rows=2_000, key_kind=kind, ts0=0, ts1=10**6, seed=1)
+def test_each_probe_of_the_workload_finds_its_one_row_also_after_a_crash(kind: KeyKind, tmp_path: Path) -> None:
+    n = 60_000  # enough for `append` to begin a flush in the background
+    rows = make_rows(n, start_id=0, key_kind=kind, ts0=0, ts1=10**6, seed=1)
+    probes = make_probes(n, state_rows=n, key_kind=kind, ts0=0, ts1=10**6, seed=1)
     payloads = pack_payloads(rows)
-    state.append(0, *columns(rows, kind), payloads)
     at = {key: row for row, key in enumerate(rows.column("key").to_pylist())}
     expected = [(row, payloads[at[key]]) for row, key in enumerate(probes.column("key").to_pylist())]
+    state = open_state(tmp_path / "state", kind)
+    state.append(0, *columns(rows, kind), payloads)
     assert found(state, 0, *columns(probes, kind), *covering(0, 10**6)) == expected
+    state.append(1, *columns(rows, kind), payloads)
+    state.commit()
+    shutil.copytree(tmp_path / "state", tmp_path / "crashed")
     state.close()
+    reopened = open_state(tmp_path / "crashed", kind)
+    for side in (0, 1):
+        assert found(reopened, side, *columns(probes, kind), *covering(0, 10**6)) == expected
+    reopened.close()
 
 
 def columns(batch: pa.RecordBatch, kind: KeyKind) -> tuple[Keys, npt.NDArray[np.int64]]:

@@ -6,6 +6,7 @@ that keys compare as (side, time), negative times included. Time arithmetic satu
 
 from __future__ import annotations
 
+import operator
 import struct
 from typing import NewType
 
@@ -40,13 +41,25 @@ def saturate(ts: int) -> int:
 
 def shifted(ts: I64, by: int) -> I64:
     """`ts + by`, saturating."""
-    by = saturate(by)
     if not len(ts):
         return ts
-    if int(ts.min()) + by >= TS_MIN and int(ts.max()) + by <= TS_MAX:
+    low, high = int(ts.min()), int(ts.max())
+    if low + by >= TS_MIN and high + by <= TS_MAX and TS_MIN <= by <= TS_MAX:
         return ts + by
-    edge = TS_MAX - by if by > 0 else TS_MIN - by
-    return np.where(ts > edge, TS_MAX, ts + by) if by > 0 else np.where(ts < edge, TS_MIN, ts + by)
+    if abs(by) > TS_MAX:  # in two steps, each within int64
+        by = max(min(by, 1 << 64), -(1 << 64))
+        step = TS_MAX if by > 0 else -TS_MAX
+        return shifted(shifted(ts, step), by - step)
+    if by > 0:
+        return np.where(ts > TS_MAX - by, TS_MAX, np.minimum(ts, TS_MAX - by) + by)
+    return np.where(ts < TS_MIN - by, TS_MIN, np.maximum(ts, TS_MIN - by) + by)
+
+
+def time_us(value: object, what: str) -> int:
+    """A time or span that a caller gave, as a plain number of microseconds."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ValueError(f"{what} must be a whole number of microseconds, not {type(value).__name__}")
+    return operator.index(value)
 
 
 def bucket_start(number: int, width: int) -> int:

@@ -37,3 +37,14 @@ class Tombstone:
     start_ts: int
     end_ts: int
     id: int
+
+
+def with_tombstone(tombstones: tuple[Tombstone, ...], new: Tombstone) -> tuple[Tombstone, ...]:
+    """One more tombstone; joined with the last one where they touch and nothing was written between them."""
+    if tombstones:
+        last = tombstones[-1]
+        touch = last.start_ts <= new.end_ts and new.start_ts <= last.end_ts
+        if last.side == new.side and last.id == new.id - 1 and touch:
+            joined = Tombstone(new.side, min(last.start_ts, new.start_ts), max(last.end_ts, new.end_ts), new.id)
+            return (*tombstones[:-1], joined)
+    return (*tombstones, new)

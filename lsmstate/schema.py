@@ -54,6 +54,9 @@ class Side:
         object.__setattr__(self, "keys", keys)
         object.__setattr__(self, "schema", self.schema.remove_metadata())
         self._check_columns()
+        for label, span in (("retention", self.retention), ("bucket", self.bucket)):
+            if span is not None and not isinstance(span, timedelta):
+                raise SchemaError(f"side {self.name!r}: {label} must be a timedelta, not {type(span).__name__}")
         bucket = self.bucket
         if bucket is None:
             bucket = _DEFAULT_BUCKET

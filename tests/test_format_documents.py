@@ -109,16 +109,17 @@ def test_rows_filter_and_directory_are_as_described(state: Path) -> None:
         order = list(zip(hashes.tolist(), ts.tolist(), ids.tolist(), strict=True))
         assert order == sorted(order)
         assert [low, high, *run["ts"]] == [order[0][0], order[-1][0], int(ts.min()), int(ts.max())]
-        words, width = file.section(run["bloom"], "<u8").tolist(), (high - low).bit_length()
+        words, shift = file.section(run["bloom"], "<u8").tolist(), max(0, (high - low).bit_length() - 32)
         assert len(words) == max(1, rows * 12 // 64)
         bits = max(1, rows.bit_length() - 1)
         directory = file.section(run["directory"], "<u4").tolist()
         assert len(directory) == 2**bits + 1
         assert directory[-1] == rows
         for row, h in enumerate(hashes.tolist()):
-            word = words[(((h - low) >> max(0, width - 32)) * len(words)) >> 32]
-            assert all(word >> ((h >> shift) & 63) & 1 for shift in (0, 6, 12, 18))
-            slot = (h - low) >> max(0, width - bits)
+            word, slot = (
+                (((h - low) >> shift) * ((n << 32) // (((high - low) >> shift) + 1))) >> 32 for n in (len(words), 2**bits)
+            )
+            assert all(words[word] >> ((h >> by) & 63) & 1 for by in (0, 6, 12, 18))
             assert directory[slot] <= row < directory[slot + 1]
 
 

@@ -11,6 +11,7 @@ from lsmstate.engine.identity import make_dirs, new_identity, read_identity, wri
 from lsmstate.errors import LsmStateError, NotAStateError
 from lsmstate.manifest import names
 from lsmstate.manifest.log import Head, ManifestLog
+from lsmstate.manifest.version import Version
 
 if TYPE_CHECKING:
     from lsmstate.engine.core import Core
@@ -19,17 +20,25 @@ if TYPE_CHECKING:
 def branch(core: Core, epoch: int, path: str) -> None:
     """Makes `path` a new state that begins with the rows of an epoch. Requires: the write lock."""
     core.check_open()
-    version = find_epoch(core, epoch).version
+    found = find_epoch(core, epoch)
     if read_identity(core.fs, path) is not None:
         raise NotAStateError(f"{path}: is a state already; branch into a new directory")
+    pin = core.pin(found)
+    try:
+        _branch(core, replace(found.version, history=(), line=1), path)
+    finally:
+        if pin is not None:
+            pin.release()
+
+
+def _branch(core: Core, version: Version, path: str) -> None:
     identity = new_identity(core.sides)
     make_dirs(core.fs, path)
     for name in version.files:
         _link(core, name, path)
     core.fs.sync_dir(f"{path}/{names.SST_DIR}")
     log = ManifestLog(core.fs, path, identity.store_id, len(core.sides))
-    start = replace(version, history=(), line=1)
-    manifest = log.write_candidate(start, core.attempt, core.next_number(), Head(0, None))
+    manifest = log.write_candidate(version, core.attempt, core.next_number(), Head(0, None))
     log.publish(manifest, Head(0, None))
     write_identity(core.fs, path, identity)
 

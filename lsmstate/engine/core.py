@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from iopool import WorkerPool
 from lsmstate.engine.files import FileSources
@@ -23,12 +23,20 @@ from lsmstate.engine.memtable import Memtable, Piece
 from lsmstate.engine.pins import Pin, take_pin
 from lsmstate.engine.poison import PoisonableFileSystem
 from lsmstate.engine.view import Source, View
-from lsmstate.errors import FencedError, StoreClosedError, StorePoisonedError
+from lsmstate.errors import FencedError, SnapshotExpired, StoreClosedError, StorePoisonedError
 from lsmstate.manifest import names
 from lsmstate.manifest.log import Head, Manifest, ManifestLog
 from lsmstate.manifest.version import Version
 from lsmstate.options import Options
 from lsmstate.sstable.cache import FileCache
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a detached handle starts: a candidate (None is an empty state), and the line that it works on."""
+
+    candidate: str | None
+    line: int
 
 
 class Core:
@@ -45,6 +53,7 @@ class Core:
         attempt: str,
         *,
         read_only: bool,
+        start: Start | None = None,
     ) -> None:
         self.fs, self.path, self.options = fs, path, options
         self.sides, self.store_id = identity.sides, identity.store_id
@@ -54,8 +63,13 @@ class Core:
         self.write_lock = threading.RLock()
         self.swap_lock = threading.Lock()
         self._pin: Pin | None = None
-        self.head: Head = self._pinned_head() if read_only else self.log.head()
-        self.working: Version = self.head.version
+        self.detached = start is not None
+        if start is not None:
+            self.head = Head(0, None if start.candidate is None else self.log.read(start.candidate))
+            self.working = replace(self.head.version, line=start.line)
+        else:
+            self.head = self._pinned_head() if read_only else self.log.head()
+            self.working = self.head.version
         self.memtable = Memtable()
         self.sealed: tuple[Sealed, ...] = ()
         self.prepared: Manifest | None = None
@@ -88,12 +102,23 @@ class Core:
         if pinned:
             with self.swap_lock:
                 manifest = self.head.manifest
-            pin = take_pin(self.fs, self.path, manifest.name if manifest else None, self.attempt)
+            pin = self.pin(manifest)
         with self.swap_lock:
             version, sealed = self.working, self.sealed
             pieces = [piece for part in sealed for piece in part.memtable.pieces()]
             pieces += self.memtable.pieces()
         return self._view(version, pieces, pin.release if pin else None, None)
+
+    def pin(self, manifest: Manifest | None) -> Pin | None:
+        """Protects the files of a manifest; None where the state cannot be written. Raises if it was retired."""
+        pin = take_pin(self.fs, self.path, manifest.name if manifest else None, self.attempt)
+        if manifest is not None and self.fs.kind(f"{self.log.directory}/{manifest.name}") is None:
+            if pin is not None:
+                pin.release()
+            raise SnapshotExpired(
+                f"{self.path}: epoch {manifest.version.epoch} was retired by another handle; reopen to read the newest"
+            )
+        return pin
 
     def version_view(self, version: Version, release: Callable[[], None] | None) -> View:
         """The rows of a version, as committed."""

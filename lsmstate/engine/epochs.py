@@ -7,6 +7,8 @@ prepare(N) belongs to a later epoch. An aborted epoch loses no rows: they go int
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,6 +33,7 @@ def prepare(core: Core, epoch: int, meta: Mapping[str, Any] | None) -> Manifest:
     check_epoch(epoch)
     if core.prepared is not None:
         raise EpochError(f"epoch {core.prepared.version.epoch} is prepared; commit or abort it before epoch {epoch}")
+    notes = _checked_meta(meta)
     last = core.head.version.epoch
     if epoch <= last:
         raise EpochError(f"epoch {epoch} is not after {last}, the last one committed; epochs only go forward")
@@ -39,7 +42,7 @@ def prepare(core: Core, epoch: int, meta: Mapping[str, Any] | None) -> Manifest:
         _trimmed(core),
         epoch=epoch,
         history=_history(core.head, core.options.retain),
-        meta=dict(meta or {}),
+        meta=notes,
     )
     manifest = core.log.write_candidate(version, core.attempt, core.next_number(), core.head)
     with core.swap_lock:
@@ -52,16 +55,18 @@ def commit(core: Core, epoch: int, candidate: str | None) -> None:
     """Publishes a prepared epoch. Requires: the write lock. Committing the newest epoch again does nothing."""
     core.check_writable()
     check_epoch(epoch)
+    check_attached(core)
     manifest = core.prepared
     if manifest is not None and manifest.version.epoch == epoch and candidate in (None, manifest.name):
         _publish(core, manifest)
         return
     if manifest is not None and manifest.version.epoch != epoch:
         raise EpochError(f"epoch {manifest.version.epoch} is prepared, not epoch {epoch}")
-    if epoch == core.head.version.epoch and candidate is None:
+    head = core.head.manifest
+    if head is not None and epoch == head.version.epoch and candidate in (None, head.name):
         return
     manifest = _left_behind(core, epoch, candidate)
-    if core.memtable or core.sealed or core.working is not core.head.version:
+    if _has_written(core):
         raise EpochError(f"epoch {epoch} was prepared by another handle, and this one has written since; reopen first")
     _publish(core, manifest)
     with core.swap_lock:
@@ -82,13 +87,15 @@ def abort(core: Core, epoch: int) -> None:
         if not forgotten or epoch <= core.head.version.epoch:
             raise EpochError(f"epoch {epoch} is not prepared; there is nothing to abort")
     for name in forgotten:
-        core.fs.unlink(f"{core.log.directory}/{name}")
+        with contextlib.suppress(FileNotFoundError):  # another handle has forgotten it already
+            core.fs.unlink(f"{core.log.directory}/{name}")
     core.fs.sync_dir(core.log.directory)
 
 
 def restore(core: Core, epoch: int) -> None:
     """Goes back to a committed epoch, durably, on a new line. Requires: the write lock."""
     core.check_writable()
+    check_attached(core)
     past = find_epoch(core, epoch)
     kept = tuple(p for p in _pasts(core.head) if p.epoch < epoch)
     version = replace(past.version, line=core.head.version.line + 1, history=kept)
@@ -117,16 +124,39 @@ def check_epoch(epoch: int) -> None:
         raise EpochError(f"epochs are whole numbers from 1 to {EPOCH_MAX}, not {epoch!r}")
 
 
+def check_attached(core: Core) -> None:
+    """Raises unless the handle stands on the published state."""
+    if core.detached:
+        raise EpochError(
+            f"{core.path}: opened at a candidate; such a handle prepares, and others choose what to publish"
+        )
+
+
 def _publish(core: Core, manifest: Manifest) -> None:
     try:
         head = core.log.publish(manifest, core.head)
     except FencedError as error:
         core.fenced = error
         raise
+    except EpochError:
+        with core.swap_lock:
+            core.prepared = None
+            core.working = replace(core.working, epoch=core.head.version.epoch)
+        raise
+    except OSError as error:
+        if core.log.in_doubt:
+            core.fs.poison = core.fs.poison or error  # published or not: only a new handle can tell
+        raise
     with core.swap_lock:
         core.head = head
         core.prepared = None
     collect(core)
+
+
+def _has_written(core: Core) -> bool:
+    now, then = core.working, core.head.version
+    same = (now.next_id, now.watermark, now.tombstones) == (then.next_id, then.watermark, then.tombstones)
+    return bool(core.memtable or core.sealed or not same or now.files.keys() != then.files.keys())
 
 
 def _left_behind(core: Core, epoch: int, candidate: str | None) -> Manifest:
@@ -155,6 +185,16 @@ def retained_epochs(core: Core) -> list[int]:
 
 def _history(head: Head, retain: int) -> tuple[Past, ...]:
     return _pasts(head)[-(retain - 1) :] if retain > 1 else ()
+
+
+def _checked_meta(meta: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What will be read back: only what JSON can tell."""
+    try:
+        told = json.loads(json.dumps(dict(meta or {}), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"meta must be a dict that JSON can tell: {error}") from None
+    assert isinstance(told, dict)
+    return told
 
 
 def _trimmed(core: Core) -> Version:

@@ -6,7 +6,6 @@ and is tried again by the next flush, under a new name.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,12 +40,19 @@ def seal(core: Core) -> None:
     _start(core, sealed)
 
 
-def spill_if_full(core: Core) -> None:
-    """Seals a memtable that has grown large; waits if the disk cannot keep up. Requires: the write lock."""
-    if core.memtable.size_bytes >= core.options.memtable_bytes:
-        seal(core)
+def make_room(core: Core) -> None:
+    """Waits while too many sealed memtables wait for the disk. Requires: the write lock.
+
+    Raises what the disk raises, before the caller has added anything.
+    """
     while len(core.sealed) > _SEALED_MAX:
         _finish(core, core.sealed[0])
+
+
+def spill_if_full(core: Core) -> None:
+    """Seals a memtable that has grown large. Requires: the write lock."""
+    if core.memtable.size_bytes >= core.options.memtable_bytes:
+        seal(core)
 
 
 def flush(core: Core) -> None:
@@ -62,27 +68,26 @@ def _start(core: Core, sealed: Sealed) -> None:
 
 
 def _finish(core: Core, sealed: Sealed) -> None:
-    """Waits for a flush, starting it if an earlier one failed, and puts the file in the memtable's place."""
-    if sealed.ticket is None:
+    """Waits for a flush and puts the file in the memtable's place. One that failed in the background is tried again."""
+    failed_before = sealed.ticket is not None and sealed.ticket.done() and not _succeeded(sealed.ticket)
+    if sealed.ticket is None or (failed_before and core.fs.poison is None):
         _start(core, sealed)
     assert sealed.ticket is not None
-    try:
-        ref = sealed.ticket.result()
-    except BaseException:
-        if sealed.ticket.done():
-            sealed.ticket = None
-        raise
+    ref = sealed.ticket.result()
     with core.swap_lock:
         core.working = core.working.with_file(ref)
         core.sealed = tuple(other for other in core.sealed if other is not sealed)
 
 
-def _write(core: Core, sealed: Sealed, name: str) -> FileRef:
-    directory = f"{core.path}/{names.SST_DIR}"
-    runs = sealed.memtable.runs(core.sides)
+def _succeeded(ticket: Ticket[FileRef]) -> bool:
     try:
-        return write_sstable(core.fs, directory, name, dict(enumerate(core.sides)), runs, core.working.epoch + 1)
-    except OSError:
-        with contextlib.suppress(OSError):  # never named in a manifest: collected when its epoch retires
-            core.fs.unlink(f"{directory}/{name}")
-        raise
+        ticket.result(0)
+    except Exception:  # whatever it was, it was told to nobody yet: the flush is tried again
+        return False
+    return True
+
+
+def _write(core: Core, sealed: Sealed, name: str) -> FileRef:
+    runs = sealed.memtable.runs(core.sides)
+    directory = f"{core.path}/{names.SST_DIR}"
+    return write_sstable(core.fs, directory, name, dict(enumerate(core.sides)), runs, core.working.epoch + 1)

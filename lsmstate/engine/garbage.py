@@ -7,11 +7,12 @@ go before the files that they name. What cannot be proven unreachable stays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lsmstate.engine.pins import live_pins
-from lsmstate.errors import LsmStateError
+from lsmstate.errors import CorruptionError, LsmStateError, SnapshotExpired
 from lsmstate.manifest import names
 
 if TYPE_CHECKING:
@@ -29,22 +30,43 @@ class Collector:
 
 def collect(core: Core) -> None:
     """Removes garbage. Requires: the write lock, a published head. Never raises: a failure costs space, not rows."""
+    head = core.head
+    assert head.manifest is not None
+    retained = {past.manifest for past in head.version.history} | {head.manifest.name}
+    first = head.version.history[0].epoch if head.version.history else head.version.epoch
+    _safely(core, lambda: _collect(core, retained, first))
+
+
+def retire(core: Core, first: int) -> None:
+    """Removes what only epochs before `first` reach, in a state of candidates. As `collect`, it never raises."""
+
+    def work() -> None:
+        kept = set()
+        for name in core.fs.list_dir(core.log.directory):
+            parsed = names.parse(name)
+            if parsed is not None and parsed.epoch >= first:
+                kept.add(name)
+        _collect(core, kept, first)
+
+    _safely(core, work)
+
+
+def _safely(core: Core, work: Callable[[], None]) -> None:
     try:
-        _collect(core, core.collector)
+        work()
     except (OSError, LsmStateError) as error:
         core.collector.last_error = f"{type(error).__name__}: {error}"
 
 
-def _collect(core: Core, collector: Collector) -> None:
-    fs, head = core.fs, core.head
-    assert head.manifest is not None
+def _collect(core: Core, retained: set[str], first: int) -> None:
+    fs, head, collector = core.fs, core.head, core.collector
     pinned, attempts = live_pins(fs, core.path)
-    retained = {past.manifest for past in head.version.history} | {head.manifest.name} | pinned
-    first = head.version.history[0].epoch if head.version.history else head.version.epoch
-    _learn(core, collector, retained)
+    extra = pinned - retained
+    retained |= pinned
+    _learn(core, collector, retained, extra)
     reach = collector.reach
-    manifests = retained | {reach[name][0] for name in retained}
-    heads = {reach[name][1] for name in retained}
+    manifests = retained | {reach[name][0] for name in retained if name in reach}
+    heads = {reach[name][1] for name in retained if name in reach}
     for name in fs.list_dir(core.log.directory):
         number, parsed = names.parse_head(name), names.parse(name)
         retired_head = number is not None and number < head.number and number not in heads
@@ -52,7 +74,7 @@ def _collect(core: Core, collector: Collector) -> None:
         if retired_head or retired:
             _unlink(core, f"{core.log.directory}/{name}")
     directory = f"{core.path}/{names.SST_DIR}"
-    used = core.files_in_use().union(*(reach[name][2] for name in retained))
+    used = core.files_in_use().union(*(reach[name][2] for name in retained if name in reach))
     gone = set()
     for name in fs.list_dir(directory):
         parsed = names.parse(name)
@@ -64,12 +86,23 @@ def _collect(core: Core, collector: Collector) -> None:
     collector.files_removed += len(gone)
 
 
-def _learn(core: Core, collector: Collector, retained: set[str]) -> None:
-    """Knows of each retained manifest its base, its head and its files; raises if one cannot be read."""
+def _learn(core: Core, collector: Collector, retained: set[str], pinned: set[str]) -> None:
+    """Knows of each retained manifest its base, its head and its files; raises if one cannot be read.
+
+    In a state of candidates a torn one may lie about: it was never complete, and reaches nothing.
+    """
+    known = {manifest.name: manifest for manifest in (core.head.manifest, core.prepared) if manifest is not None}
     for name in retained - collector.reach.keys():
-        manifest = core.head.manifest
-        if manifest is None or manifest.name != name:
-            manifest = core.log.read(name)
+        try:
+            manifest = known.get(name) or core.log.read(name)
+        except CorruptionError:
+            if core.detached:
+                continue
+            raise
+        except SnapshotExpired:
+            if name in pinned:
+                continue  # its reader came too late, and has been told
+            raise
         collector.reach[name] = (manifest.base_name, manifest.publication, frozenset(manifest.version.files))
     for name in collector.reach.keys() - retained:
         del collector.reach[name]

@@ -44,11 +44,9 @@ def read_identity(fs: FileSystem, path: str) -> Identity | None:
         _check_creatable(fs, path, listed)
         return None
     where = f"{path}/{names.STATE}"
-    try:
-        data = fs.read(where, DOCUMENT_MAX_BYTES)
-    except IsADirectoryError:
-        raise NotAStateError(f"{where}: is a directory; this is not a state of lsmstate") from None
-    body = decode(where, data, names.STATE)[1]
+    if fs.kind(where) != "file":
+        raise NotAStateError(f"{where}: is not a file; this is not a state of lsmstate")
+    body = decode(where, fs.read(where, DOCUMENT_MAX_BYTES), names.STATE)[1]
     try:
         return Identity(str(body["store"]), tuple(Side.parse(told) for told in body["sides"]))
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
@@ -108,6 +106,8 @@ def write_identity(fs: FileSystem, path: str, identity: Identity) -> None:
 
 def check_sides(sides: Sequence[Side]) -> None:
     """Raises SchemaError unless the sides can make a state."""
+    if not isinstance(sides, list | tuple):
+        raise SchemaError(f"sides must be a list of lsmstate.Side, not {type(sides).__name__}")
     if not 1 <= len(sides) <= SIDES_MAX:
         raise SchemaError(f"a state has 1 to {SIDES_MAX} sides, not {len(sides)}")
     for side in sides:

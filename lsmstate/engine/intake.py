@@ -74,12 +74,12 @@ def _parts(side: Side, batch: Batch, wanted: Sequence[str]) -> Iterator[pa.Recor
     if not isinstance(batch, pa.RecordBatch | pa.Table):
         raise SchemaError(f"side {side.name!r}: a pyarrow RecordBatch or Table is needed, not {type(batch).__name__}")
     names = batch.schema.names
+    if len(set(names)) != len(names):
+        raise SchemaError(f"side {side.name!r}: the batch repeats a column name")
     whole = len(wanted) == len(side.schema)
     needed = pa.schema([side.schema.field(name) for name in wanted])
     given = pa.schema([f for f in batch.schema if whole or f.name in wanted])
     fits = all(name in names and batch.schema.field(name).type == needed.field(name).type for name in wanted)
-    if len(set(names)) != len(names):
-        raise SchemaError(f"side {side.name!r}: the batch repeats a column name")
     if not fits or len(given) != len(wanted):
         raise SchemaError(f"side {side.name!r}: the batch does not fit: {columns_difference(needed, given)}")
     picked = batch.select(wanted)

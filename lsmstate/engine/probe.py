@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lsmstate.engine.intake import Batch, KeyRows, null_keys, read_keys
 from lsmstate.errors import SchemaError
-from lsmstate.keys import TS_MAX, TS_MIN, shifted
+from lsmstate.keys import I64, TS_MAX, TS_MIN, shifted
 from lsmstate.schema import PROBE_INDEX, Side
 from lsmstate.sstable.order import Index, hash_order
 from lsmstate.sstable.run import Run
@@ -37,7 +37,7 @@ def probe(
         raise ValueError(f"lower ({lower}) is above upper ({upper}): no row can match")
     asked = list(read_keys(view.sides[by], batch))
     schema = kind.schema.append(pa.field(PROBE_INDEX, pa.int64(), nullable=False))
-    return _coalesced(_probe(view, side, asked, lower, upper, schema), schema)
+    return _coalesced(_probe(view, side, asked, lower, upper, schema), view.batch_rows)
 
 
 def _probe(
@@ -63,8 +63,11 @@ def _probe_part(
     schema: pa.Schema,
     first: int,
 ) -> Iterator[pa.RecordBatch]:
-    ts = asked.ts[order]
     live = view.first_live_ts(side)
+    order = _possible(asked.ts, order, lower, upper)
+    if live > TS_MAX or not len(order):
+        return
+    ts = asked.ts[order]
     low = np.full(len(ts), TS_MIN) if lower is None else shifted(ts, lower)
     high = np.full(len(ts), TS_MAX) if upper is None else shifted(ts, upper)
     low = np.maximum(low, live)
@@ -76,11 +79,21 @@ def _probe_part(
         if run is None:
             continue
         for who, rows in search(run, probes, view.batch_rows):
+            view.check_open()
             dead = view.killed(run, rows)
             if dead is not None:
                 who, rows = who[~dead], rows[~dead]
             who = order[who]
             yield from _verified(view.sides[side], run, rows, asked.keys, who, schema, first)
+
+
+def _possible(ts: I64, order: Index, lower: int | None, upper: int | None) -> Index:
+    """Those whose interval does not lie wholly before or after all times."""
+    if lower is not None and len(ts) and int(ts.max()) + lower > TS_MAX:
+        order = order[ts[order] <= TS_MAX - lower] if TS_MAX - lower >= TS_MIN else order[:0]
+    if upper is not None and len(ts) and int(ts.min()) + upper < TS_MIN:
+        order = order[ts[order] >= TS_MIN - upper] if TS_MIN - upper <= TS_MAX else order[:0]
+    return order
 
 
 def _verified(
@@ -107,17 +120,17 @@ def _verified(
     yield pa.RecordBatch.from_arrays([*arrays, pa.array(who + first)], schema=schema)
 
 
-def _coalesced(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The same rows, small batches joined."""
+def _coalesced(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows, small batches joined, none larger than allowed."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
-        if batch.num_rows >= _COALESCE_ROWS:
-            yield batch
-            continue
+        if waiting and rows + batch.num_rows > batch_rows:
+            yield _joined(waiting)
+            waiting, rows = [], 0
         waiting.append(batch)
         rows += batch.num_rows
-        if rows >= _COALESCE_ROWS:
+        if rows >= min(_COALESCE_ROWS, batch_rows):
             yield _joined(waiting)
             waiting, rows = [], 0
     if waiting:

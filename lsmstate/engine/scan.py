@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 def scan(view: View, side: int, start: int | None, end: int | None, ordered: bool) -> Iterator[pa.RecordBatch]:
     """See `View.scan`."""
-    low = TS_MIN if start is None else start
-    high = TS_MAX if end is None else end - 1
-    low = max(low, view.first_live_ts(side))
+    low = max(TS_MIN if start is None else start, view.first_live_ts(side))
+    high = TS_MAX if end is None else min(end - 1, TS_MAX)
     if low <= high:
         for cluster in _clusters(view, side, low, high):
             view.check_open()

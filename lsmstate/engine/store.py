@@ -18,22 +18,21 @@ import numpy as np
 import pyarrow as pa
 
 from iopool import FileSystem, LocalFileSystem, WorkerPool
-from lsmstate.engine import branch, epochs
-from lsmstate.engine.core import Core
-from lsmstate.engine.flush import spill_if_full
-from lsmstate.engine.identity import Identity, check_same, create, read_identity, restore_dirs
+from lsmstate.engine import branch, epochs, garbage
+from lsmstate.engine.core import Core, Start
+from lsmstate.engine.flush import make_room, spill_if_full
+from lsmstate.engine.identity import Identity, check_same, check_sides, create, read_identity, restore_dirs
 from lsmstate.engine.intake import Batch, read_rows
 from lsmstate.engine.memtable import Piece
-from lsmstate.engine.pins import take_pin
 from lsmstate.engine.poison import PoisonableFileSystem
 from lsmstate.engine.stats import Stats, collect_stats
 from lsmstate.engine.verify import Problem, Progress, verify
 from lsmstate.engine.view import View, check_side
-from lsmstate.errors import NotAStateError, SchemaError
-from lsmstate.keys import TS_MAX, TS_MIN
+from lsmstate.errors import NotAStateError
+from lsmstate.keys import TS_MAX, TS_MIN, time_us
 from lsmstate.manifest import names
 from lsmstate.options import Options
-from lsmstate.refs import Tombstone
+from lsmstate.refs import Tombstone, with_tombstone
 from lsmstate.schema import Side
 from lsmstate.sstable.cache import FileCache
 
@@ -65,21 +64,51 @@ class StateStore:
         `sides` may be left out for a state that exists. A read-only handle changes nothing but its own pin.
         `fs`, `pool` and `cache` let several stores of a process share theirs; `attempt` names this handle's files.
         """
+        return cls._opened(path, sides, options, read_only, fs, pool, cache, attempt, None)
+
+    @classmethod
+    def open_candidate(
+        cls,
+        path: str | os.PathLike[str],
+        candidate: str | None,
+        sides: Sequence[Side],
+        options: Options | None = None,
+        *,
+        line: int = 1,
+        fs: FileSystem | None = None,
+        pool: WorkerPool | None = None,
+        cache: FileCache | None = None,
+        attempt: str | None = None,
+    ) -> StateStore:
+        """Opens a state at a candidate that `prepare` has named, or empty: for coordinators that choose by themselves.
+
+        Such a handle prepares further candidates on its line; it neither commits nor restores.
+        """
+        return cls._opened(path, sides, options, False, fs, pool, cache, attempt, Start(candidate, line))
+
+    @classmethod
+    def _opened(
+        cls,
+        path: str | os.PathLike[str],
+        sides: Sequence[Side] | None,
+        options: Options | None,
+        read_only: bool,
+        fs: FileSystem | None,
+        pool: WorkerPool | None,
+        cache: FileCache | None,
+        attempt: str | None,
+        start: Start | None,
+    ) -> StateStore:
         options = options or Options()
         disk = PoisonableFileSystem(fs or LocalFileSystem(group_access=options.group_access))
         path = disk.resolve(os.fspath(path))
+        handle = names.new_attempt() if attempt is None else attempt
+        if not names.is_attempt(handle):
+            raise ValueError(f"attempt must be 1 to 32 digits and small letters, not {handle!r}")
         identity = _identity(disk, path, sides, read_only)
-        handle = attempt or names.new_attempt()
-        core = Core(
-            disk,
-            path,
-            identity,
-            options,
-            pool or WorkerPool(),
-            cache or FileCache(),
-            handle,
-            read_only=read_only,
-        )
+        shared = WorkerPool() if pool is None else pool
+        files = FileCache() if cache is None else cache
+        core = Core(disk, path, identity, options, shared, files, handle, read_only=read_only, start=start)
         return cls(core, owns_pool=pool is None)
 
     # ---- write
@@ -90,9 +119,11 @@ class StateStore:
         core.check_writable()
         check_side(core.sides, side)
         kind = core.sides[side]
-        for rows in read_rows(kind, batch):
-            with core.write_lock:
-                core.check_writable()
+        parts = read_rows(kind, batch)
+        with core.write_lock:
+            core.check_writable()
+            make_room(core)
+            for rows in parts:
                 first = core.working.next_id
                 ids = np.arange(first, first + len(rows), dtype=np.uint64)
                 piece = Piece(side, kind, rows, ids)
@@ -107,18 +138,22 @@ class StateStore:
         core = self._core
         core.check_writable()
         check_side(core.sides, side)
+        start, end = time_us(start, "start"), time_us(end, "end")
         if not TS_MIN <= start < end <= TS_MAX + 1:
             raise ValueError(f"remove needs start < end, both in microseconds, not {start!r} and {end!r}")
         with core.write_lock:
             core.check_writable()
             at = core.working.next_id
-            core.swap(next_id=at + 1, tombstones=_with(core.working.tombstones, Tombstone(side, start, end, at)))
+            core.swap(
+                next_id=at + 1, tombstones=with_tombstone(core.working.tombstones, Tombstone(side, start, end, at))
+            )
 
     def advance_watermark(self, ts: int) -> None:
         """Retires rows with ts <= watermark - the side's retention. A watermark that would go back is ignored."""
         core = self._core
         core.check_writable()
-        if not isinstance(ts, int) or not TS_MIN <= ts <= TS_MAX:
+        ts = time_us(ts, "a watermark")
+        if not TS_MIN <= ts <= TS_MAX:
             raise ValueError(f"a watermark is a time in microseconds, not {ts!r}")
         with core.write_lock:
             core.check_writable()
@@ -157,13 +192,8 @@ class StateStore:
         """A view of a committed epoch. Close it."""
         core = self._core
         core.check_open()
-        pin = take_pin(core.fs, core.path, epochs.find_epoch(core, epoch).name, core.attempt)
-        try:
-            found = epochs.find_epoch(core, epoch)  # still there, now that it is pinned
-        except BaseException:
-            if pin is not None:
-                pin.release()
-            raise
+        found = epochs.find_epoch(core, epoch)
+        pin = core.pin(found)
         return core.version_view(found.version, pin.release if pin else None)
 
     # ---- epochs
@@ -188,6 +218,12 @@ class StateStore:
         with self._core.write_lock:
             epochs.prepare(self._core, epoch, meta)
             epochs.commit(self._core, epoch, None)
+
+    def retire(self, first: int) -> None:
+        """Removes what only epochs before `first` need. For handles at a candidate; others retire by themselves."""
+        with self._core.write_lock:
+            self._core.check_writable()
+            garbage.retire(self._core, first)
 
     def epochs(self) -> list[int]:
         """The committed epochs that can be opened, restored and branched."""
@@ -243,6 +279,8 @@ class StateStore:
 
 
 def _identity(fs: FileSystem, path: str, sides: Sequence[Side] | None, read_only: bool) -> Identity:
+    if sides is not None:
+        check_sides(sides)
     identity = read_identity(fs, path)
     if identity is None:
         if read_only:
@@ -251,20 +289,7 @@ def _identity(fs: FileSystem, path: str, sides: Sequence[Side] | None, read_only
             raise NotAStateError(f"{path}: there is no state; give sides= to create one")
         return create(fs, path, sides)
     if sides is not None:
-        if not isinstance(sides, Sequence):
-            raise SchemaError("sides must be a list of lsmstate.Side")
         check_same(path, identity.sides, sides)
     if not read_only:
         restore_dirs(fs, path)
     return identity
-
-
-def _with(tombstones: tuple[Tombstone, ...], new: Tombstone) -> tuple[Tombstone, ...]:
-    """One more tombstone; joined with the last one where they touch and nothing was written between them."""
-    if tombstones:
-        last = tombstones[-1]
-        touch = last.start_ts <= new.end_ts and new.start_ts <= last.end_ts
-        if last.side == new.side and last.id == new.id - 1 and touch:
-            joined = Tombstone(new.side, min(last.start_ts, new.start_ts), max(last.end_ts, new.end_ts), new.id)
-            return (*tombstones[:-1], joined)
-    return (*tombstones, new)

@@ -142,7 +142,7 @@ def _check_run(table: SSTable, side: Side, run: StoredRun) -> Iterator[str]:
         yield "the directory does not lead to its rows"
     bloom = run.bloom()
     masks = bloom_masks(hashes)
-    if not ((bloom[run.span.bloom_words(hashes, len(bloom))] & masks) == masks).all():
+    if not ((bloom[run.span.spread(hashes, len(bloom))] & masks) == masks).all():
         yield "the filter denies rows that are there"
     if table.key_filter.exists:
         starts = (bucket_start(int(n), side.bucket_us) for n in buckets)

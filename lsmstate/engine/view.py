@@ -17,7 +17,7 @@ from lsmstate.engine.intake import Batch
 from lsmstate.engine.probe import probe
 from lsmstate.engine.scan import scan
 from lsmstate.errors import SchemaError, StoreClosedError
-from lsmstate.keys import I64, TS_MIN, saturate
+from lsmstate.keys import I64, TS_MIN, time_us
 from lsmstate.refs import RunRef, Tombstone
 from lsmstate.schema import Side
 from lsmstate.sstable.run import Run
@@ -70,14 +70,18 @@ class View:
     ) -> Iterator[pa.RecordBatch]:
         """Rows of `side` with the keys of `batch` and lower <= row.ts - batch.ts <= upper, plus `probe_index`."""
         self._check(side)
-        return probe(self, side, batch, lower, upper, self._other(side, by))
+        low = None if lower is None else time_us(lower, "lower")
+        high = None if upper is None else time_us(upper, "upper")
+        return probe(self, side, batch, low, high, self._other(side, by))
 
     def scan(
         self, side: int, start: int | None = None, end: int | None = None, *, ordered: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """Rows of `side` with start <= ts < end, bucket by bucket; sorted by time inside a bucket if `ordered`."""
         self._check(side)
-        return scan(self, side, start, end, ordered)
+        first = None if start is None else time_us(start, "start")
+        last = None if end is None else time_us(end, "end")
+        return scan(self, side, first, last, ordered)
 
     def close(self) -> None:
         """Lets go of the files. Iterators that are under way raise StoreClosedError."""
@@ -97,11 +101,11 @@ class View:
         return [s for s in self._sources[side] if s.ref.min_ts <= high_ts and s.ref.max_ts >= low_ts]
 
     def first_live_ts(self, side: int) -> int:
-        """The first time that the watermark has not retired."""
+        """The first time that the watermark has not retired; beyond the last time if it has retired all."""
         retention = self.sides[side].retention_us
         if self.watermark is None or retention is None:
             return TS_MIN
-        return saturate(self.watermark - retention + 1)
+        return max(self.watermark - retention + 1, TS_MIN)
 
     def killed(self, run: Run, rows: I64 | None) -> npt.NDArray[np.bool_] | None:
         """Which of some rows a tombstone kills; None if none can be."""

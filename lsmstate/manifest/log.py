@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from iopool import FileSystem
-from lsmstate.errors import CorruptionError, FencedError, SnapshotExpired
+from lsmstate.errors import CorruptionError, EpochError, FencedError, SnapshotExpired
 from lsmstate.manifest import names
 from lsmstate.manifest.codec import DOCUMENT_MAX_BYTES, decode, encode
 from lsmstate.manifest.version import Version, decode_version, encode_version
@@ -54,6 +54,7 @@ class ManifestLog:
     def __init__(self, fs: FileSystem, path: str, store_id: str, sides: int) -> None:
         self._fs = fs
         self._sides = sides
+        self.in_doubt = False
         self._store_id = store_id
         self.directory = f"{path}/{names.MANIFEST_DIR}"
 
@@ -125,17 +126,32 @@ class ManifestLog:
         return manifest
 
     def publish(self, manifest: Manifest, after: Head) -> Head:
-        """Makes a candidate the newest publication, after the one that its writer knew."""
+        """Makes a candidate the newest publication, after the one that its writer knew.
+
+        An OSError leaves `in_doubt` set if the publication may have happened all the same.
+        """
         number = after.number + 1
         target = f"{self.directory}/{names.head(number)}"
         try:
             self._fs.link(f"{self.directory}/{manifest.name}", target)
         except FileExistsError:
             raise self._fenced(after) from None
+        except FileNotFoundError:
+            if _highest(self._fs.list_dir(self.directory)) > after.number:
+                raise self._fenced(after) from None
+            raise EpochError(
+                f"{self.directory}: epoch {manifest.version.epoch} was aborted by another handle; prepare it again"
+            ) from None
+        except OSError:
+            self.in_doubt = True
+            self.in_doubt = self._fs.kind(target) is not None
+            raise
+        self.in_doubt = True
         if _highest(self._fs.list_dir(self.directory)) > number:
             self._fs.unlink(target)
             raise self._fenced(after)
         self._fs.sync_dir(self.directory)
+        self.in_doubt = False
         return Head(number, manifest)
 
     def _fenced(self, after: Head) -> FencedError:

@@ -24,8 +24,9 @@ SST_DIR = "sst"
 PIN_DIR = "pins"
 NO_MANIFEST = "none"
 
-_NAME = re.compile(r"(\d{12})-(\d{6})-([0-9a-z]{1,32})-(\d{6})\.(full|delta|sst)")
-_HEAD = re.compile(r"head-(\d{16})")
+_NAME = re.compile(r"([0-9]{12})-([0-9]{6,12})-([0-9a-z]{1,32})-([0-9]{6,18})\.(full|delta|sst)")
+_HEAD = re.compile(r"head-([0-9]{16})")
+_ATTEMPT = re.compile(r"[0-9a-z]{1,32}")
 _SAFE = re.compile(r"[0-9a-z._-]{1,128}")
 
 
@@ -76,6 +77,11 @@ def parse_pin(name: str) -> tuple[str, str] | None:
 def new_attempt() -> str:
     """A name for a handle that no other will ever have."""
     return uuid.uuid4().hex[:16]
+
+
+def is_attempt(name: str) -> bool:
+    """Whether a name can be a handle's: it becomes part of file names."""
+    return isinstance(name, str) and _ATTEMPT.fullmatch(name) is not None
 
 
 def is_safe(name: str) -> bool:

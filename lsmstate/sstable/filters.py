@@ -35,20 +35,17 @@ class Span:
     low: int
     high: int
 
-    def bloom_words(self, hashes: U64, count: int, out: U64 | None = None) -> npt.NDArray[np.intp]:
-        """Which of `count` filter words each hash falls into. Requires: low <= hash <= high."""
-        shift = max(0, (self.high - self.low).bit_length() - 32)
+    def spread(self, hashes: U64, count: int, out: U64 | None = None) -> npt.NDArray[np.intp]:
+        """Which of `count` parts of the range each hash falls into. Requires: low <= hash <= high, count < 2 ** 31.
+
+        32 bits of the distance from the low end, times a factor that maps the whole range onto the parts.
+        """
+        width = self.high - self.low
+        shift = max(0, width.bit_length() - 32)
         scaled = np.subtract(hashes, _u(self.low), out=out)
         scaled >>= _u(shift)
-        scaled *= _u(count)
+        scaled *= _u((count << 32) // ((width >> shift) + 1))
         scaled >>= _u(32)
-        return scaled.view(np.int64)
-
-    def slots(self, hashes: U64, bits: int) -> npt.NDArray[np.intp]:
-        """Which of `2 ** bits` directory slots each hash falls into. Requires: low <= hash <= high."""
-        shift = max(0, (self.high - self.low).bit_length() - bits)
-        scaled = hashes - _u(self.low)
-        scaled >>= _u(shift)
         return scaled.view(np.int64)
 
 
@@ -63,7 +60,7 @@ def bloom_masks(hashes: U64) -> U64:
 def build_bloom(hashes: U64, span: Span) -> U64:
     """A filter over sorted hashes. Requires: at least one hash."""
     filter_words = np.zeros(max(1, len(hashes) * _BITS_PER_KEY // 64), np.uint64)
-    at = span.bloom_words(hashes, len(filter_words))
+    at = span.spread(hashes, len(filter_words))
     starts = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])
     filter_words[at[starts]] = np.bitwise_or.reduceat(bloom_masks(hashes), starts)
     return filter_words
@@ -77,7 +74,7 @@ def directory_bits(rows: int) -> int:
 def build_directory(hashes: U64, span: Span) -> npt.NDArray[np.uint32]:
     """`directory[s] : directory[s + 1]` are the rows of slot s. Requires: sorted hashes, at least one."""
     bits = directory_bits(len(hashes))
-    counts = np.bincount(span.slots(hashes, bits), minlength=1 << bits)
+    counts = np.bincount(span.spread(hashes, 1 << bits), minlength=1 << bits)
     directory = np.zeros((1 << bits) + 1, np.uint32)
     np.cumsum(counts, out=directory[1:])
     return directory

@@ -38,7 +38,7 @@ class Probes:
         """Those from first to last that the run's filter does not exclude, counted from first."""
         bloom = run.bloom()
         words, found, masks = self._words[: last - first], self._found[: last - first], self._masks[first:last]
-        at = run.span.bloom_words(self.hashes[first:last], len(bloom), out=words)
+        at = run.span.spread(self.hashes[first:last], len(bloom), out=words)
         np.take(bloom, at, out=found, mode="clip")
         np.bitwise_and(found, masks, out=found)
         return np.flatnonzero(np.equal(found, masks, out=self._hit[: last - first]))
@@ -54,7 +54,7 @@ def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, In
     asked = probes.filtered(run, first, last)
     if not len(asked):
         return
-    starts, ends = run.slot_rows(run.span.slots(hashes[asked], directory_bits(run.ref.rows)))
+    starts, ends = run.slot_rows(run.span.spread(hashes[asked], 1 << directory_bits(run.ref.rows)))
     asked += first
     wide = ends - starts > _WIDE
     if wide.any():

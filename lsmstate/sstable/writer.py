@@ -5,6 +5,7 @@ The file is created exclusively, written once, fsynced, and its directory fsynce
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,11 +32,16 @@ def write_sstable(
     uid = uid_of(name)
     file = fs.create(f"{directory}/{name}")
     try:
-        size, footer = _write(file, uid, sides, runs, epoch)
-        file.sync()
-    finally:
-        file.close()
-    fs.sync_dir(directory)
+        try:
+            size, footer = _write(file, uid, sides, runs, epoch)
+            file.sync()
+        finally:
+            file.close()
+        fs.sync_dir(directory)
+    except OSError:
+        with contextlib.suppress(OSError):  # nobody knows of it: if it stays, it is collected when its epoch retires
+            fs.unlink(f"{directory}/{name}")
+        raise
     return FileRef(name, size, xxhash.xxh3_128_hexdigest(footer), tuple(run.ref for run in runs))
 
 

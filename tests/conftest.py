@@ -1,0 +1,65 @@
+"""What all tests share: figures that a run reports at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+class Figures:
+    """Numbers of a run, summed over all tests and workers, printed when it ends."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, list[int]] = {}
+
+    def add(self, name: str, *numbers: int) -> None:
+        """Adds to a figure. A name with braces says where its numbers stand: "bugs caught: {} of {}"."""
+        before = self._sums.get(name, [0] * len(numbers))
+        self._sums[name] = [a + b for a, b in zip(before, numbers, strict=True)]
+
+    def merge(self, other: dict[str, list[int]]) -> None:
+        """Adds the figures of a worker."""
+        for name, numbers in other.items():
+            self.add(name, *numbers)
+
+    def plain(self) -> dict[str, list[int]]:
+        """As xdist can send them."""
+        return self._sums
+
+    def lines(self) -> Iterator[str]:
+        """One line a figure."""
+        for name, numbers in sorted(self._sums.items()):
+            yield (name if "{" in name else f"{name}: {{}}").format(*(f"{n:,}" for n in numbers))
+
+
+_FIGURES = pytest.StashKey[Figures]()
+
+
+@pytest.fixture(scope="session")
+def figures(request: pytest.FixtureRequest) -> Figures:
+    """Where tests add to the figures of the run."""
+    return request.config.stash[_FIGURES]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_FIGURES] = Figures()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["figures"] = session.config.stash[_FIGURES].plain()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_FIGURES].merge(getattr(node, "workeroutput", {}).get("figures", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    lines = list(config.stash[_FIGURES].lines())
+    if lines:
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,0 +1,106 @@
+"""A crash after every operation leaves the last acknowledged epoch, or a newer complete one, and nothing between.
+
+The default run recovers at least `IMAGES` different disks. Every one of them is opened, read at every retained epoch,
+committed to once more, and read again after another power cut. With LSMSTATE_TEST_SIZE=full there are fifty times as
+many, of which one in `GO_ON_EVERY` is committed to, and crashes during recovery are tried at every point.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import Figures
+from tests.support.crash import crash_images, crash_points
+from tests.support.crash_cases import CASES, Case
+from tests.support.crash_check import Broken, Checker
+from tests.support.crash_kill import check_kill
+from tests.support.crash_memo import decoded_once
+from tests.support.seeded_bugs import BUGS, Bug
+from tests.support.simfs import SimFileSystem
+
+FULL = os.environ.get("LSMSTATE_TEST_SIZE") == "full"
+IMAGES = 5_000_000 if FULL else 100_000
+IMAGES_EACH = -(-IMAGES // len(CASES))
+GO_ON_EVERY = 16 if FULL else 1
+TURNS_MAX = 8
+RECOVERED_EVERY = 1 if FULL else 12  # points whose recovery is crashed in turn
+SEEDED_IMAGES = 40  # a point, at most, to find a seeded bug with
+
+each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+@pytest.fixture(autouse=True)
+def decoders() -> Iterator[None]:
+    with decoded_once():
+        yield
+
+
+@each_case
+def test_crash_leaves_last_acknowledged_epoch_or_a_newer_complete_one(case: Case, figures: Figures) -> None:
+    driver = case.run()
+    checker = Checker(driver.stories, case.options, go_on_every=GO_ON_EVERY)
+    points = crash_points(driver.disk)
+    for at, image in images(driver.disk, case.name):
+        if at == points[0] and checker.images >= IMAGES_EACH:
+            break
+        checker.check(image, at)
+    print(f"{checker.images} distinct images over {len(points)} points")
+    figures.add("crash images: {} distinct over {} points", checker.images, len(points))
+    assert checker.images >= IMAGES_EACH
+
+
+@each_case
+def test_crash_during_recovery_changes_nothing(case: Case, figures: Figures) -> None:
+    driver = case.run()
+    checker = Checker(driver.stories, case.options)
+    rng = random.Random(case.name)
+    for at in crash_points(driver.disk)[::RECOVERED_EVERY]:
+        for image in crash_images(driver.disk, at, rng, 2):
+            checker.check_recovery(image, rng, 4)
+    figures.add("crash images during recovery: {} distinct", checker.images)
+
+
+@each_case
+def test_process_after_a_killed_one_acknowledges_nothing_that_a_power_cut_loses(case: Case, figures: Figures) -> None:
+    driver = case.run()
+    checker = Checker(driver.stories, case.options)
+    for at in crash_points(driver.disk):
+        check_kill(checker, driver.disk, at)
+    figures.add("kills followed by a power cut", len(crash_points(driver.disk)))
+
+
+@pytest.mark.parametrize("bug", BUGS.values(), ids=BUGS.keys())
+def test_seeded_bug_is_caught(bug: Bug, figures: Figures) -> None:
+    case = CASES[bug.case]
+    figures.add("seeded bugs caught: {} of {}", 0, 1)
+    with bug.patch():
+        driver = case.run(bug.seen)
+        with pytest.raises(Broken):
+            check_images(driver.disk, Checker(driver.stories, case.options), random.Random(case.name))
+    figures.add("seeded bugs caught: {} of {}", 1, 0)
+
+
+def check_images(fs: SimFileSystem, checker: Checker, rng: random.Random) -> None:
+    for at in crash_points(fs):
+        for image in crash_images(fs, at, rng, SEEDED_IMAGES):
+            checker.check(image, at)
+
+
+def images(fs: SimFileSystem, seed: str) -> Iterator[tuple[int, SimFileSystem]]:
+    """About `IMAGES_EACH` images, every point among them; then, should some have been alike, others."""
+    limit = max(2, IMAGES_EACH // unsynced_points(fs))
+    for turn in range(TURNS_MAX):
+        rng = random.Random(f"{seed}/{turn}")
+        for at in crash_points(fs):
+            for image in crash_images(fs, at, rng, limit if turn == 0 else max(2, limit // 8)):
+                yield at, image
+
+
+def unsynced_points(fs: SimFileSystem) -> int:
+    """The points where a file is not synced: they have as many images as one likes, others a handful."""
+    unsettled = (fs.point(at).unsettled.values() for at in crash_points(fs))
+    return sum(any(state.size > state.synced for state in states) for states in unsettled)
