@@ -58,11 +58,11 @@ def compare(
     pairs: int,
     warmups: int = 1,
     names: tuple[str, str] = ("A", "B"),
-    before: Callable[[], object] | None = None,
+    before: tuple[Callable[[], object], Callable[[], object]] | None = None,
 ) -> Comparison:
     """Time `a` and `b` in turns, the first of a pair changing from pair to pair.
 
-    `before` runs untimed ahead of every single run (to make the next batch, or to let background work end);
+    `before` holds what runs untimed ahead of each run of `a` and of `b`: it makes the next batch, or lets threads end;
     warm-up pairs are run in the same way and not counted.
     """
     if pairs < 1:
@@ -71,7 +71,7 @@ def compare(
     for pair in range(warmups + pairs):
         for which in (0, 1) if pair % 2 == 0 else (1, 0):
             if before is not None:
-                before()
+                before[which]()
             took = timed(b if which else a)
             if pair >= warmups:
                 seconds[which].append(took)

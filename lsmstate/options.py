@@ -9,13 +9,14 @@ from dataclasses import dataclass
 class Options:
     """How a store behaves; nothing here changes what it means.
 
-    memtable_bytes: rows held in memory before they are spilled in the middle of an epoch.
+    memtable_bytes: rows held in memory before they are spilled in the middle of an epoch. Spilling early lets the
+        disk work while the next rows are probed.
     retain: how many epochs can be read, restored and branched.
     batch_rows: the largest batch that scans and probes hand out.
     group_access: files 0660 and directories 0770, where writers and readers are different users.
     """
 
-    memtable_bytes: int = 64 << 20
+    memtable_bytes: int = 4 << 20
     retain: int = 10
     batch_rows: int = 64 << 10
     group_access: bool = False

@@ -117,7 +117,8 @@ def test_rows_filter_and_directory_are_as_described(state: Path) -> None:
         assert directory[-1] == rows
         for row, h in enumerate(hashes.tolist()):
             word, slot = (
-                (((h - low) >> shift) * ((n << 32) // (((high - low) >> shift) + 1))) >> 32 for n in (len(words), 2**bits)
+                (((h - low) >> shift) * ((n << 32) // (((high - low) >> shift) + 1))) >> 32
+                for n in (len(words), 2**bits)
             )
             assert all(words[word] >> ((h >> by) & 63) & 1 for by in (0, 6, 12, 18))
             assert directory[slot] <= row < directory[slot + 1]

@@ -67,9 +67,7 @@ FAILURES: list[tuple[str, Call, int]] = [
 
 
 @pytest.mark.parametrize(("call", "code"), [f[1:] for f in FAILURES], ids=[f[0] for f in FAILURES])
-def test_failure_has_the_errno_and_changes_nothing(
-    disk: tuple[FileSystem, str], call: Call, code: int
-) -> None:
+def test_failure_has_the_errno_and_changes_nothing(disk: tuple[FileSystem, str], call: Call, code: int) -> None:
     fs, root = disk
     with pytest.raises(OSError, match=r".") as caught:
         call(fs, root)

@@ -80,9 +80,7 @@ def test_hash_equals_xxh64_chained_over_columns(
 
 @given(st.lists(one_row, max_size=40), st.integers(0, 45), st.integers(0, 45), st.sampled_from(STRING_TYPES))
 @settings(deadline=None, print_blob=True)
-def test_slice_hashes_as_its_own_rows(
-    rows: list[tuple[Value, ...]], start: int, size: int, kind: pa.DataType
-) -> None:
+def test_slice_hashes_as_its_own_rows(rows: list[tuple[Value, ...]], start: int, size: int, kind: pa.DataType) -> None:
     ids, names = [row[0] for row in rows], [row[1] for row in rows]
     columns = [pa.array(ids, pa.int64()).slice(start, size), pa.array(names, kind).slice(start, size)]
     rows_in_slice = slice(start, start + size)
@@ -109,9 +107,7 @@ def test_every_length_up_to_70_bytes_is_hashed_right(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("kind", STRING_TYPES, ids=str)
-def test_lengths_up_to_10_kb_mixed_in_many_batches_are_hashed_right(
-    rng: random.Random, kind: pa.DataType
-) -> None:
+def test_lengths_up_to_10_kb_mixed_in_many_batches_are_hashed_right(rng: random.Random, kind: pa.DataType) -> None:
     sizes = [rng.choice((0, 3, 18, 31, 32, 33, 64, rng.randint(0, 300))) for _ in range(3 * _BATCH_ROWS + 5)]
     for row in rng.sample(range(len(sizes)), 20):
         sizes[row] = rng.randint(1_000, 10_240)
@@ -136,9 +132,7 @@ def test_empty_string_changes_the_hash_unlike_null() -> None:
 
 def test_bytes_owned_by_a_null_do_not_count() -> None:
     offsets, data = np.array([0, 40, 80], np.int32), b"x" * 40 + b"y" * 40
-    column = pa.Array.from_buffers(
-        pa.string(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
+    column = pa.Array.from_buffers(pa.string(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(offsets), pa.py_buffer(data)])
     assert hash_keys([column]).tolist() == expected([None, "y" * 40])
 
 
@@ -177,9 +171,7 @@ def test_one_long_string_does_not_raise_memory() -> None:
     assert peak_bytes - hashes.nbytes < 4 * 2**20
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.int32(), pa.float64(), pa.binary(), pa.bool_(), pa.timestamp("us")], ids=str
-)
+@pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.binary(), pa.bool_(), pa.timestamp("us")], ids=str)
 def test_unsupported_type_is_named_in_the_error(kind: pa.DataType) -> None:
     message = str(kind).replace("[", r"\[")
     with pytest.raises(TypeError, match=rf"type {message}:"):

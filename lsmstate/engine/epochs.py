@@ -190,7 +190,7 @@ def _history(head: Head, retain: int) -> tuple[Past, ...]:
 def _checked_meta(meta: Mapping[str, Any] | None) -> dict[str, Any]:
     """What will be read back: only what JSON can tell."""
     try:
-        told = json.loads(json.dumps(dict(meta or {}), allow_nan=False))
+        told = json.loads(json.dumps(dict(meta or {})))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"meta must be a dict that JSON can tell: {error}") from None
     assert isinstance(told, dict)

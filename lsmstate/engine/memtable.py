@@ -8,6 +8,7 @@ swap lock; pieces are immutable.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -31,9 +32,10 @@ class Piece:
         self._kind, self.rows, self.ids = kind, rows, ids
         ts, width = rows.ts, kind.bucket_us
         low, high = int(ts.min()), int(ts.max())
-        self.ref = RunRef(side, low // width, high // width, len(ts), low, high, int(ids[0]), int(ids[-1]))
+        self.ref = RunRef(side, low // width, high // width, len(ts), low, high, int(ids.min()), int(ids.max()))
         self.size_bytes = sum(c.nbytes for c in rows.columns if c is not None) + _ROW_BYTES * len(ts)
         self._run: RunData | None = None
+        self._sorting = threading.Lock()
 
     @property
     def key(self) -> bytes:
@@ -46,14 +48,15 @@ class Piece:
 
     def run(self) -> RunData:
         """As a run."""
-        if self._run is None:
-            rows = self.rows
-            self._run = sorted_run(self.ref.side, self._kind, rows.hashes, rows.ts, self.ids, rows.columns)
-        return self._run
+        with self._sorting:  # a probe and a flush may come at the same time: one sorts, the other waits
+            if self._run is None:
+                rows = self.rows
+                self._run = sorted_run(self.ref.side, self._kind, rows.hashes, rows.ts, self.ids, rows.columns)
+            return self._run
 
 
 def join_pieces(side: int, kind: Side, pieces: Sequence[Piece]) -> Piece:
-    """One piece of several. Requires: in order of arrival."""
+    """One piece of several."""
     if len(pieces) == 1:
         return pieces[0]
     parts = [piece.rows for piece in pieces]
@@ -103,6 +106,5 @@ class Memtable:
         for side, kind in enumerate(sides):
             mine = [piece for piece in self.pieces() if piece.ref.side == side]
             if mine:
-                mine.sort(key=lambda piece: piece.ref.min_id)
                 runs += join_pieces(side, kind, mine).run().split()
         return runs

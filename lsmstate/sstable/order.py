@@ -13,32 +13,36 @@ _DENSE_BUCKETS = 1 << 16
 Index = npt.NDArray[np.intp]
 
 
-def row_order(hashes: U64, ts: I64) -> Index:
-    """The order by (hash, ts, position). Rows arrive with ascending ids, so this is the order by (hash, ts, id).
+def row_order(hashes: U64, ts: I64, ids: U64) -> Index:
+    """The order by (hash, ts, id).
 
     Two passes of numpy's radix sort order the rows by 32 bits of the hash, five times faster than comparing them. Only
     groups of rows that share those bits and do not stand right yet are sorted again.
     """
     order, prefix = _radix_order(hashes)
-    same = prefix[1:] == prefix[:-1]
-    if not same.any():
+    same = np.flatnonzero(prefix[1:] == prefix[:-1])
+    if not len(same):
         return order
-    h, t = hashes[order], ts[order]
-    wrong = same & ((h[1:] < h[:-1]) | ((h[1:] == h[:-1]) & (t[1:] < t[:-1])))
+    one, other = order[same], order[same + 1]
+    wrong = hashes[other] < hashes[one]
+    tied = hashes[other] == hashes[one]
+    wrong |= tied & ((ts[other] < ts[one]) | ((ts[other] == ts[one]) & (ids[other] < ids[one])))
     if not wrong.any():
         return order
-    group = np.cumsum(np.r_[False, ~same])
+    starts = np.ones(len(order), bool)
+    starts[same + 1] = False
+    group = np.cumsum(starts) - 1
     again = np.zeros(int(group[-1]) + 1, bool)
-    again[group[1:][wrong]] = True
+    again[group[same[wrong]]] = True
     at = np.flatnonzero(again[group])
     rows = order[at]
-    order[at] = rows[np.lexsort((rows, ts[rows], hashes[rows]))]
+    order[at] = rows[np.lexsort((ids[rows], ts[rows], hashes[rows]))]
     return order
 
 
 def hash_order(hashes: U64) -> Index:
     """The order by (hash, position)."""
-    return row_order(hashes, np.broadcast_to(np.int64(0), hashes.shape))
+    return row_order(hashes, np.broadcast_to(np.int64(0), hashes.shape), np.arange(len(hashes), dtype=np.uint64))
 
 
 def _radix_order(hashes: U64) -> tuple[Index, npt.NDArray[np.uint32]]:

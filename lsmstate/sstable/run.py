@@ -1,11 +1,12 @@
 """Runs: rows of one side and one range of buckets, sorted by (hash, ts, id). Everything in the engine is a run.
 
 `Run` is what readers ask; `RunData` is a run in memory, `StoredRun` (reader.py) one in a mapped file.
-Threading: runs are immutable; what they compute lazily may be computed twice, with the same result.
+Threading: runs are immutable, and may be read from any thread.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -81,18 +82,21 @@ class RunData:
             int(ids.max()),
         )
         self.span = Span(int(hashes[0]), int(hashes[-1]))
+        self._building = threading.Lock()
         self._bloom: U64 | None = None
         self._directory: npt.NDArray[np.uint32] | None = None
 
     def bloom(self) -> U64:
-        if self._bloom is None:
-            self._bloom = build_bloom(self._hashes, self.span)
-        return self._bloom
+        with self._building:
+            if self._bloom is None:
+                self._bloom = build_bloom(self._hashes, self.span)
+            return self._bloom
 
     def directory(self) -> npt.NDArray[np.uint32]:
-        if self._directory is None:
-            self._directory = build_directory(self._hashes, self.span)
-        return self._directory
+        with self._building:
+            if self._directory is None:
+                self._directory = build_directory(self._hashes, self.span)
+            return self._directory
 
     def slot_rows(self, slots: I64) -> tuple[I64, I64]:
         directory = self.directory()
@@ -130,8 +134,8 @@ class RunData:
 
 
 def sorted_run(side: int, kind: Side, hashes: U64, ts: I64, ids: U64, columns: Columns) -> RunData:
-    """The run of rows that come in order of arrival. Requires: at least one row, ascending ids."""
-    order = row_order(hashes, ts)
+    """The run of rows that come in any order. Requires: at least one row."""
+    order = row_order(hashes, ts, ids)
     width = kind.bucket_us
     buckets = (int(ts.min()) // width, int(ts.max()) // width)
     return RunData(side, kind, buckets, hashes[order], ts[order], ids[order], columns, order)

@@ -25,9 +25,10 @@ from tests.support.simfs import SimFileSystem
 FULL = os.environ.get("LSMSTATE_TEST_SIZE") == "full"
 IMAGES = 5_000_000 if FULL else 100_000
 IMAGES_EACH = -(-IMAGES // len(CASES))
-GO_ON_EVERY = 16 if FULL else 1
+GO_ON_EVERY = 8 if FULL else 1
 TURNS_MAX = 8
 RECOVERED_EVERY = 1 if FULL else 12  # points whose recovery is crashed in turn
+RECOVERY_IMAGES = 32 if FULL else 4  # a point of the recovery, at most
 SEEDED_IMAGES = 40  # a point, at most, to find a seeded bug with
 
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -60,7 +61,7 @@ def test_crash_during_recovery_changes_nothing(case: Case, figures: Figures) -> 
     rng = random.Random(case.name)
     for at in crash_points(driver.disk)[::RECOVERED_EVERY]:
         for image in crash_images(driver.disk, at, rng, 2):
-            checker.check_recovery(image, rng, 4)
+            checker.check_recovery(image, rng, RECOVERY_IMAGES)
     figures.add("crash images during recovery: {} distinct", checker.images)
 
 

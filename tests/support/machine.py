@@ -88,12 +88,14 @@ class ReadingAndWriting(RuleBasedStateMachine):
         self.append(pick, more[:5], "batch")
         self.append(pick + 1, more, "chunked")
 
-    @rule(pick=number, code=st.integers(0, CODE_MAX), count=st.integers(17, 40))
+    @rule(pick=number, code=st.integers(0, CODE_MAX), count=st.integers(9, 20))
     def append_hot_key(self, pick: int, code: int, count: int) -> None:
+        """All of it, one row, and all again: pieces that lie in the same buckets and begin in different ones."""
         side = self.side(pick)
         rows = hot_rows(self.kinds[side], code, count)
-        self.at.store.append(side, batch(*rows, schema=self.kinds[side].schema))
-        self.at.now = self.at.now.appended(side, rows)
+        for part in (rows, rows[code % count :][:1], rows):
+            self.at.store.append(side, batch(*part, schema=self.kinds[side].schema))
+            self.at.now = self.at.now.appended(side, part)
         self.at.untouched = False
 
     @rule(pick=number, start=times, end=st.one_of(times, st.just(TS_MAX + 1)))

@@ -99,9 +99,7 @@ class Point(NamedTuple):
 
     durable: Dirs  # entries that survive for certain, if their directory does
     pending: tuple[Change, ...]  # since the last sync of their directory, oldest first
-    unsettled: dict[
-        Inode, FileState
-    ]  # files not synced whole, or still growing; all others are durable as they are
+    unsettled: dict[Inode, FileState]  # files not synced whole, or still growing; all others are durable as they are
 
     def after(self, entry: Entry) -> Point:
         """The point one entry later."""

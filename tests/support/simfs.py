@@ -115,9 +115,7 @@ class SimFileSystem:
         with self._disk.mutex:
             self.killed = True
             locked = self._disk.locked
-            for node in [
-                n for n, lock in locked.items() if isinstance(lock, _SimLock) and lock.holder is self
-            ]:
+            for node in [n for n, lock in locked.items() if isinstance(lock, _SimLock) and lock.holder is self]:
                 del locked[node]
 
     def resolve(self, path: str) -> str:

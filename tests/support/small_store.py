@@ -116,8 +116,6 @@ def read_all(fs: FileSystem, path: str = "/state") -> Reading:
                     scans[epoch, side] = [tuple(row.values()) for row in rows]
         probes = right_rows(10, 30)
         pairs = [
-            tuple(row.values())
-            for batch in store.probe(0, probes, -2_000_000, 2_000_000)
-            for row in batch.to_pylist()
+            tuple(row.values()) for batch in store.probe(0, probes, -2_000_000, 2_000_000) for row in batch.to_pylist()
         ]
         return Reading(scans, sorted(pairs, key=repr), store.epochs())
