@@ -74,6 +74,9 @@ class FileSystem(Protocol):
     def unlink(self, path: str) -> None:
         """Removes a name. Raises FileNotFoundError if it is gone."""
 
+    def sync_file(self, path: str) -> None:
+        """Makes a file durable that somebody else has written, who may have died before syncing it."""
+
     def sync_dir(self, path: str) -> None:
         """Makes the directory's entries durable: names created, linked and removed so far."""
 
@@ -150,6 +153,13 @@ class LocalFileSystem:
 
     def unlink(self, path: str) -> None:
         os.unlink(path)
+
+    def sync_file(self, path: str) -> None:
+        fd = _open_regular(path)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, _READ | os.O_DIRECTORY)

@@ -66,6 +66,7 @@ def commit(core: Core, epoch: int, candidate: str | None) -> None:
     if head is not None and epoch == head.version.epoch and candidate in (None, head.name):
         return
     manifest = _left_behind(core, epoch, candidate)
+    core.fs.sync_file(f"{core.log.directory}/{manifest.name}")  # its writer may have died before it did
     if _has_written(core):
         raise EpochError(f"epoch {epoch} was prepared by another handle, and this one has written since; reopen first")
     _publish(core, manifest)

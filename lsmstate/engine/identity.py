@@ -73,19 +73,25 @@ def make_dirs(fs: FileSystem, path: str) -> None:
     at = path
     while fs.kind(at) is None:
         missing.append(at)
-        at = os.path.dirname(at) or "."
+        at = os.path.dirname(at)
     for made in reversed(missing):
         fs.make_dir(made)
-        fs.sync_dir(os.path.dirname(made) or ".")
     for name in _DIRS:
         fs.make_dir(f"{path}/{name}")
     fs.sync_dir(path)
+    while path != os.path.dirname(path):  # all the way up: a creator before us may have died before its fsync
+        path = os.path.dirname(path)
+        with contextlib.suppress(PermissionError):  # not ours to create in, so not ours to make durable
+            fs.sync_dir(path)
 
 
-def restore_dirs(fs: FileSystem, path: str) -> None:
-    """Creates what copies of a state tend to lose: empty directories."""
+def settle(fs: FileSystem, path: str) -> None:
+    """Makes durable what a writer is about to build on: the process before it may have died between a link and its
+    fsync. Creates what copies of a state tend to lose: empty directories."""
     for name in _DIRS:
         fs.make_dir(f"{path}/{name}")
+    for directory in (f"{path}/{names.SST_DIR}", f"{path}/{names.MANIFEST_DIR}", path):
+        fs.sync_dir(directory)
 
 
 def write_identity(fs: FileSystem, path: str, identity: Identity) -> None:

@@ -44,7 +44,7 @@ def take_pin(fs: FileSystem, path: str, manifest: str | None, attempt: str) -> P
         except (PermissionError, FileNotFoundError):
             return None
         except OSError as error:
-            if error.errno == errno.EROFS:
+            if error.errno in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
                 return None
             raise
         if lock is not None and fs.kind(where) is not None:

@@ -29,6 +29,13 @@ class PoisonableFileSystem:
     def create(self, path: str) -> WritableFile:
         return _File(self, self._fs.create(path))
 
+    def sync_file(self, path: str) -> None:
+        try:
+            self._fs.sync_file(path)
+        except OSError as error:
+            self.poison = error
+            raise
+
     def sync_dir(self, path: str) -> None:
         try:
             self._fs.sync_dir(path)

@@ -21,7 +21,7 @@ from iopool import FileSystem, LocalFileSystem, WorkerPool
 from lsmstate.engine import branch, epochs, garbage
 from lsmstate.engine.core import Core, Start
 from lsmstate.engine.flush import make_room, spill_if_full
-from lsmstate.engine.identity import Identity, check_same, check_sides, create, read_identity, restore_dirs
+from lsmstate.engine.identity import Identity, check_same, check_sides, create, read_identity, settle
 from lsmstate.engine.intake import Batch, read_rows
 from lsmstate.engine.memtable import Piece
 from lsmstate.engine.poison import PoisonableFileSystem
@@ -106,6 +106,8 @@ class StateStore:
         if not names.is_attempt(handle):
             raise ValueError(f"attempt must be 1 to 32 digits and small letters, not {handle!r}")
         identity = _identity(disk, path, sides, read_only)
+        if not read_only and (start is None or start.candidate is None):
+            settle(disk, path)
         shared = WorkerPool() if pool is None else pool
         files = FileCache() if cache is None else cache
         core = Core(disk, path, identity, options, shared, files, handle, read_only=read_only, start=start)
@@ -216,6 +218,9 @@ class StateStore:
     def snapshot_epoch(self, epoch: int, *, meta: Mapping[str, Any] | None = None) -> None:
         """prepare and commit in one."""
         with self._core.write_lock:
+            prepared = self._core.prepared
+            if prepared is not None and prepared.version.epoch == epoch:  # an earlier call failed after preparing
+                epochs.abort(self._core, epoch)
             epochs.prepare(self._core, epoch, meta)
             epochs.commit(self._core, epoch, None)
 
@@ -290,6 +295,4 @@ def _identity(fs: FileSystem, path: str, sides: Sequence[Side] | None, read_only
         return create(fs, path, sides)
     if sides is not None:
         check_same(path, identity.sides, sides)
-    if not read_only:
-        restore_dirs(fs, path)
     return identity

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import random
 from itertools import pairwise
 
 import numpy as np

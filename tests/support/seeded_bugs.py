@@ -204,10 +204,11 @@ def bases_collected() -> AbstractContextManager[Any]:
     """Forgets that a delta leans on a full manifest."""
     learn = garbage._learn
 
-    def without_bases(core: Core, collector: garbage.Collector, retained: set[str]) -> None:
-        learn(core, collector, retained)
-        for name, (_, *rest) in list(collector.reach.items()):
-            collector.reach[name] = (name, *rest)
+    def without_bases(core: Core, *given: Any) -> None:
+        learn(core, *given)
+        reach = core.collector.reach
+        for name, (_, *rest) in list(reach.items()):
+            reach[name] = (name, *rest)
 
     return mock.patch.object(garbage, "_learn", without_bases)
 

@@ -188,6 +188,25 @@ class SimFileSystem:
                 raise os_error(errno.EISDIR, path)
             self._disk.change("unlink", key, index, None)
 
+    def sync_file(self, path: str) -> None:
+        node: Inode | None = None
+        try:
+            with self._operation("sync", path) as index:
+                key = normal(path)
+                found = self._disk.find(key)
+                if found is None:
+                    raise os_error(errno.ENOENT, path)
+                if not isinstance(found, Inode):
+                    raise os_error(errno.EINVAL, path)
+                node = found
+                if not node.poisoned:
+                    node.synced = node.size
+                self._disk.journal.append(Entry("sync", key, index, node, node.synced))
+        except OSError:
+            if node is not None:
+                node.poisoned = True
+            raise
+
     def sync_dir(self, path: str) -> None:
         with self._operation("sync_dir", path) as index:
             key = normal(path)
