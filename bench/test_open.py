@@ -10,31 +10,36 @@ from pathlib import Path
 from bench.states import build
 
 REPEATS = 9
+MINUTES = 5  # of the hour that the state holds: what a join looks back on
+SMALL, LARGE = ("small", 1_000_000, 20), ("large", 10_000_000, 200)
 
 
-def opened(path: Path, rows: int, probes: int) -> tuple[float, int]:
+def opened(path: Path, rows: int, probes: int, minutes: int) -> tuple[float, int]:
     """Milliseconds to open in a fresh process, and matched rows."""
-    command = [sys.executable, "-m", "bench.open_child", str(path), str(rows), str(probes)]
+    command = [sys.executable, "-m", "bench.open_child", str(path), str(rows), str(probes), str(minutes)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
     took, found = done.stdout.split()
     return float(took), int(found)
 
 
 def test_open_and_first_probe(tmp_path: Path) -> None:
-    build(tmp_path / "small", 1_000_000, 20, "int").close()
-    build(tmp_path / "large", 10_000_000, 200, "int").close()
-    times: dict[str, list[float]] = {"small": [], "large": [], "bare": []}
+    for name, rows, files in (SMALL, LARGE):
+        build(tmp_path / name, rows, files, "int").close()
+    times: dict[tuple[str, int], list[float]] = {}
     for _ in range(REPEATS):
-        took, found = opened(tmp_path / "small", 1_000_000, 1000)
-        assert found == 1000
-        times["small"].append(took)
-        took, found = opened(tmp_path / "large", 10_000_000, 1000)
-        assert found == 1000
-        times["large"].append(took)
-        times["bare"].append(opened(tmp_path / "large", 10_000_000, 0)[0])
-    small, large, bare = (statistics.median(times[name]) for name in ("small", "large", "bare"))
-    print(f"\nopen + first probe of 1,000 keys: 1M rows in 20 files {small:.1f} ms, 10M in 200 {large:.1f} ms", end="")
-    print(f" ({large / small:.2f}x; {min(times['large']):.1f}..{max(times['large']):.1f}); open alone {bare:.1f} ms")
-    assert large <= 3 * small
-    assert large < 60
-    assert bare < 10
+        for name, rows, _files in (SMALL, LARGE):
+            for minutes in (MINUTES, 60):
+                took, found = opened(tmp_path / name, rows, 1000, minutes)
+                assert found == 1000
+                times.setdefault((name, minutes), []).append(took)
+        times.setdefault(("bare", 0), []).append(opened(tmp_path / "large", LARGE[1], 0, MINUTES)[0])
+    middle = {key: statistics.median(values) for key, values in times.items()}
+    print(f"\nopen 10M rows in 200 files: {middle['bare', 0]:.1f} ms")
+    for minutes, what in ((MINUTES, "looking back on 5 of 60 minutes"), (60, "looking back on all")):
+        small, large = middle["small", minutes], middle["large", minutes]
+        print(
+            f"and probe 1,000 keys, {what}: {large:.1f} ms, {large / small:.2f} times 1M in 20 files ({small:.1f} ms)"
+        )
+    assert middle["bare", 0] < 10
+    assert middle["large", MINUTES] < 60
+    assert middle["large", MINUTES] <= 3 * middle["small", MINUTES]

@@ -142,9 +142,9 @@ class LocalFileSystem:
     def map(self, path: str) -> memoryview:
         fd = _open_regular(path)
         try:
-            if os.fstat(fd).st_size == 0:
-                return memoryview(b"")
             return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
+        except ValueError:  # an empty file cannot be mapped
+            return memoryview(b"")
         finally:
             os.close(fd)
 

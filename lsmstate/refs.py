@@ -1,12 +1,15 @@
-"""What the manifest knows of a file without opening it: its identity, and the bounds of its runs."""
+"""What the manifest knows of a file without opening it: its identity, and the bounds of its runs.
+
+Named tuples, because a state of many files makes thousands of them when it is opened.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class RunRef:
+class RunRef(NamedTuple):
     """The bounds of one run: enough to decide whether a reader needs it."""
 
     side: int
@@ -19,8 +22,7 @@ class RunRef:
     max_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class FileRef:
+class FileRef(NamedTuple):
     """One SSTable: its name, its size, the digest of its footer (which covers all of it), and its runs in key order."""
 
     name: str

@@ -103,6 +103,16 @@ class Side:
                 )
 
     @cached_property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """Names and types, without the cost of asking Arrow each time."""
+        return tuple((field.name, field.type) for field in self.schema)
+
+    @cached_property
+    def key_fields(self) -> tuple[int, ...]:
+        """The places of the key columns."""
+        return tuple(self.schema.get_field_index(name) for name in self.keys)
+
+    @cached_property
     def schema_id(self) -> str:
         """Names the schema: equal for equal columns, keys and time."""
         told = repr([(f.name, str(f.type), f.nullable) for f in self.schema]) + repr((tuple(self.keys), self.time))

@@ -57,6 +57,8 @@ class Core:
     ) -> None:
         self.fs, self.path, self.options = fs, path, options
         self.sides, self.store_id = identity.sides, identity.store_id
+        self.sides_by_number = dict(enumerate(identity.sides))
+        self.sst_directory = f"{path}/{names.SST_DIR}"
         self.pool, self.cache, self.attempt = pool, cache, attempt
         self.read_only = read_only
         self.log = ManifestLog(fs, path, identity.store_id, len(identity.sides))

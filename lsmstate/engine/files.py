@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lsmstate.errors import SnapshotExpired
+from lsmstate.errors import CorruptionError, SnapshotExpired
 from lsmstate.keys import bucket_start, encode_key
-from lsmstate.manifest import names
 from lsmstate.manifest.version import Version
 from lsmstate.refs import FileRef, RunRef
 from lsmstate.sstable.run import Run
@@ -29,10 +28,12 @@ class FileSource:
     def open(self, low_ts: int, high_ts: int) -> Run | None:
         """The run; None if the file's key filter knows that no bucket between the two times holds a row."""
         core = self._core
-        sides = dict(enumerate(core.sides))
         try:
-            table = core.cache.get(core.fs, f"{core.path}/{names.SST_DIR}", self._file, sides)
+            table = core.cache.get(core.fs, core.sst_directory, self._file, core.sides_by_number)
         except FileNotFoundError:
+            if self._file.name in core.log.head().version.files:
+                where = f"{core.sst_directory}/{self._file.name}"
+                raise CorruptionError(where, 0, "a file of the newest epoch", "none") from None
             raise SnapshotExpired(
                 f"{core.path}: {self._file.name} is gone, because its epoch was retired by another handle; reopen"
             ) from None

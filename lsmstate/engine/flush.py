@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from iopool import Ticket
 from lsmstate.engine.memtable import Memtable
-from lsmstate.manifest import names
 from lsmstate.refs import FileRef
 from lsmstate.sstable.writer import write_sstable
 
@@ -89,5 +88,4 @@ def _succeeded(ticket: Ticket[FileRef]) -> bool:
 
 def _write(core: Core, sealed: Sealed, name: str) -> FileRef:
     runs = sealed.memtable.runs(core.sides)
-    directory = f"{core.path}/{names.SST_DIR}"
-    return write_sstable(core.fs, directory, name, dict(enumerate(core.sides)), runs, core.working.epoch + 1)
+    return write_sstable(core.fs, core.sst_directory, name, core.sides_by_number, runs, core.working.epoch + 1)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,8 +19,10 @@ from lsmstate.errors import SchemaError
 from lsmstate.keys import I64, TS_MAX, TS_MIN, shifted
 from lsmstate.schema import PROBE_INDEX, Side
 from lsmstate.sstable.order import Index, hash_order
+from lsmstate.sstable.reader import StoredRun
 from lsmstate.sstable.run import Run
 from lsmstate.sstable.search import Probes, search
+from lsmstate.sstable.sparse import SPARSE_ROWS, gather
 
 if TYPE_CHECKING:
     from lsmstate.engine.view import View
@@ -72,6 +75,7 @@ def _probe_part(
     high = np.full(len(ts), TS_MAX) if upper is None else shifted(ts, upper)
     low = np.maximum(low, live)
     probes = Probes(asked.hashes[order], low, high)
+    found = _Found(view.sides[side], asked.keys, schema, first)
     earliest, latest = int(low.min()), int(high.max())
     for source in view.sources(side, earliest, latest):
         view.check_open()
@@ -83,8 +87,13 @@ def _probe_part(
             dead = view.killed(run, rows)
             if dead is not None:
                 who, rows = who[~dead], rows[~dead]
-            who = order[who]
-            yield from _verified(view.sides[side], run, rows, asked.keys, who, schema, first)
+            if len(rows) > SPARSE_ROWS or not isinstance(run, StoredRun):
+                yield from found.dense(run, rows, order[who])
+                continue
+            if found.waiting + len(rows) > min(_COALESCE_ROWS, view.batch_rows):
+                yield from found.sparse()
+            found.add(run, rows, order[who])
+    yield from found.sparse()
 
 
 def _possible(ts: I64, order: Index, lower: int | None, upper: int | None) -> Index:
@@ -96,28 +105,47 @@ def _possible(ts: I64, order: Index, lower: int | None, upper: int | None) -> In
     return order
 
 
-def _verified(
-    kind: Side, run: Run, rows: Index, keys: Sequence[pa.Array], who: Index, schema: pa.Schema, first: int
-) -> Iterator[pa.RecordBatch]:
-    """The pairs whose keys are really equal, as a batch."""
-    if not len(rows):
-        return
-    columns: dict[str, pa.Array] = {}
-    same = None
-    for name, key in zip(kind.keys, keys, strict=True):
-        columns[name] = run.column(kind.schema.get_field_index(name), rows)
-        asked = key.take(pa.array(who))
-        if not columns[name].equals(asked):  # a hash collided, or a key is NULL: neither is a match
-            good = pc.equal(columns[name], asked).fill_null(False).to_numpy(zero_copy_only=False)
-            same = good if same is None else same & good
-    if same is not None:
-        yield from _verified(kind, run, rows[same], keys, who[same], schema, first) if same.any() else ()
-        return
-    for number, field in enumerate(kind.schema):
-        if field.name not in columns:
-            columns[field.name] = run.column(number, rows)
-    arrays = [columns[field.name] for field in kind.schema]
-    yield pa.RecordBatch.from_arrays([*arrays, pa.array(who + first)], schema=schema)
+class _Found:
+    """Pairs that were found, on their way to becoming batches: only those whose keys are really equal."""
+
+    def __init__(self, kind: Side, keys: Sequence[pa.Array], schema: pa.Schema, first: int) -> None:
+        self._kind, self._keys, self._schema, self._first = kind, keys, schema, first
+        self._picks: list[tuple[StoredRun, I64]] = []
+        self._who: list[Index] = []
+        self.waiting = 0
+
+    def add(self, run: StoredRun, rows: I64, who: Index) -> None:
+        """Keeps a few rows of a run until there are more."""
+        self._picks.append((run, rows))
+        self._who.append(who)
+        self.waiting += len(rows)
+
+    def sparse(self) -> Iterator[pa.RecordBatch]:
+        """The rows that were kept, as a batch."""
+        if self.waiting:
+            picks, who = self._picks, np.concatenate(self._who)
+            self._picks, self._who, self.waiting = [], [], 0
+            yield from self._batch(gather(self._kind, picks), who)
+
+    def dense(self, run: Run, rows: I64, who: Index) -> Iterator[pa.RecordBatch]:
+        """Many rows of one run, as a batch."""
+        if len(rows):
+            yield from self._batch([run.column(n, rows) for n in range(len(self._kind.columns))], who)
+
+    def _batch(self, columns: list[pa.Array], who: Index) -> Iterator[pa.RecordBatch]:
+        asking = pa.array(who)
+        same: npt.NDArray[np.bool_] | None = None
+        for field, key in zip(self._kind.key_fields, self._keys, strict=True):
+            asked = key.take(asking)
+            if not columns[field].equals(asked):  # a hash collided, or a key is NULL: neither is a match
+                good = pc.equal(columns[field], asked).fill_null(False).to_numpy(zero_copy_only=False)
+                same = good if same is None else same & good
+        index = pa.array(who + self._first) if self._first else asking
+        batch = pa.RecordBatch.from_arrays([*columns, index], schema=self._schema)
+        if same is not None:
+            batch = batch.filter(pa.array(same))
+        if batch.num_rows:
+            yield batch
 
 
 def _coalesced(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:

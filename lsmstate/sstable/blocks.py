@@ -1,4 +1,6 @@
-"""Blocks: the data of an SSTable is summed in blocks of 4 KiB, each bound to its file and its place.
+"""Blocks and sections: the data of an SSTable is summed twice, each sum bound to its file and its place.
+
+By blocks of 4 KiB, for readers who want a few rows, and by sections, for readers who want many.
 
 A reader verifies exactly the blocks that it touches, the first time that it does, before anyone parses them. So
 opening costs nothing by size, a probe of a few keys reads a few blocks, and no byte is ever used unverified.
@@ -8,7 +10,7 @@ Threading: `Blocks` may be used from several threads; two may verify the same bl
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +26,11 @@ _SHIFT = BLOCK.bit_length() - 1
 _GATHER_BYTES = 8 << 20
 _U64_MASK = (1 << 64) - 1
 _SPREAD = 0x9E3779B97F4A7C15  # odd, so that no two blocks of a file share a seed
+_SMALL_BYTES = 256 << 10  # a section up to this size is verified whole at once
 _FEW = 32  # rows; below, sets are faster than arrays
 _WHOLE_SHARE = 8  # an eighth of the rows asked for: the rest will follow
 D = TypeVar("D", bound=np.generic)
+Place = tuple[int, int, int]  # of a section: offset, length, checksum
 
 
 def block_seed(uid: bytes, number: int) -> int:
@@ -34,11 +38,17 @@ def block_seed(uid: bytes, number: int) -> int:
     return (int.from_bytes(uid[8:], "little") + number * _SPREAD) & _U64_MASK
 
 
+def section_seed(uid: bytes, start: int) -> int:
+    """What binds a section's checksum to its file and its place in it."""
+    return (int.from_bytes(uid[:8], "little") + start * _SPREAD) & _U64_MASK
+
+
 class BlockWriter:
     """Writes the data part of a file and sums its blocks on the way, without copying what it is given."""
 
     def __init__(self, file: WritableFile, uid: bytes) -> None:
         self._file = file
+        self._uid = uid
         self._seed = block_seed(uid, 0)
         self._waiting: list[Bytes] = []
         self._waiting_bytes = 0
@@ -46,13 +56,13 @@ class BlockWriter:
         self._sums: list[int] = []
         self.offset = 0
 
-    def append(self, data: Bytes) -> tuple[int, int]:
-        """Adds a section at the next aligned place; gives its offset and length."""
+    def append(self, data: Bytes) -> Place:
+        """Adds a section at the next aligned place."""
         self._push(bytes(-self.offset % ALIGN))
         start = self.offset
         view = memoryview(data).cast("B")
         self._push(view)
-        return start, len(view)
+        return start, len(view), xxhash.xxh3_64_intdigest(view, section_seed(self._uid, start))
 
     def finish(self) -> U64:
         """Ends the data at an aligned place; gives the sums of all blocks."""
@@ -97,18 +107,12 @@ class Blocks:
     def __init__(self, path: str, uid: bytes, data: memoryview, sums: U64) -> None:
         if len(sums) != -(-len(data) // BLOCK):
             raise CorruptionError(path, 0, f"{-(-len(data) // BLOCK)} block sums", len(sums))
-        self.path = path
+        self.path, self.uid = path, uid
         self.data = data
         self._seed = block_seed(uid, 0)
         self._sums = sums.data
         self._good = bytearray(len(sums))
         self._marks = np.frombuffer(self._good, bool)  # the same bytes, for many at once
-
-    def touch(self, start: int, end: int) -> None:
-        """Verifies the bytes from start to end."""
-        if start < end:
-            first, last = start >> _SHIFT, (end - 1) >> _SHIFT
-            self._verify((first + np.flatnonzero(~self._marks[first : last + 1])).tolist())
 
     def touch_many(self, starts: I64, ends: I64) -> None:
         """Verifies many ranges of bytes."""
@@ -121,7 +125,8 @@ class Blocks:
             if self._marks[low:high].all():
                 return
             if int((last - first).max()) > 1:
-                self.touch(int(starts.min()), int(ends.max()))
+                low, high = int(starts.min()) >> _SHIFT, (int(ends.max()) - 1 >> _SHIFT) + 1
+                self._verify((low + np.flatnonzero(~self._marks[low:high])).tolist())
                 return
             asked = np.zeros(high - low, bool)
             asked[first - low] = asked[last - low] = True
@@ -134,27 +139,33 @@ class Blocks:
 
     def bad_blocks(self) -> list[int]:
         """The numbers of all blocks that are not what was written; for `verify`."""
-        return [number for number in range(len(self._sums)) if not self._is_right(number)]
+        return [number for number in range(len(self._sums)) if self._wrong([number]) is not None]
 
     def _verify(self, numbers: Sequence[int]) -> None:
+        wrong = self._wrong(numbers)
+        if wrong is not None:
+            told = self._sums[wrong]
+            raise CorruptionError(self.path, wrong * BLOCK, f"block checksum {told:016x}", "another")
         for number in numbers:
-            if not self._is_right(number):
-                told = self._sums[number]
-                raise CorruptionError(self.path, number * BLOCK, f"block checksum {told:016x}", "another")
             self._good[number] = 1
 
-    def _is_right(self, number: int) -> bool:
-        at = number << _SHIFT
-        seed = (self._seed + number * _SPREAD) & _U64_MASK
-        return xxhash.xxh3_64_intdigest(self.data[at : at + BLOCK], seed) == self._sums[number]
+    def _wrong(self, numbers: Sequence[int]) -> int | None:
+        """The first of the blocks that is not what was written."""
+        data, sums, seed, digest = self.data, self._sums, self._seed, xxhash.xxh3_64_intdigest
+        for number in numbers:
+            at = number * BLOCK
+            if digest(data[at : at + BLOCK], (seed + number * _SPREAD) & _U64_MASK) != sums[number]:
+                return number
+        return None
 
 
 class Section:
     """A part of the data with values of one width. Once many of its rows were asked for, it is verified whole."""
 
-    __slots__ = ("_asked", "_blocks", "_good", "_width", "length", "start")
+    __slots__ = ("_asked", "_blocks", "_good", "_sum", "_width", "length", "start")
 
-    def __init__(self, blocks: Blocks, start: int, length: int, width: int) -> None:
+    def __init__(self, blocks: Blocks, place: Sequence[int], width: int) -> None:
+        start, length, self._sum = (int(number) for number in place)
         if start < 0 or length < 0 or width < 1 or start % ALIGN or start + length > len(blocks.data):
             raise ValueError("a section lies outside of the data")
         self.start, self.length = start, length
@@ -174,34 +185,79 @@ class Section:
     def touch(self) -> None:
         """Verifies all of it."""
         if not self._good:
-            self._blocks.touch(self.start, self.end)
+            data, seed = self._blocks.data[self.start : self.end], section_seed(self._blocks.uid, self.start)
+            if xxhash.xxh3_64_intdigest(data, seed) != self._sum:
+                raise CorruptionError(self._blocks.path, self.start, f"section checksum {self._sum:016x}", "another")
             self._good = True
 
     def touch_rows(self, rows: I64, span: int = 1) -> None:
         """Verifies the values of some rows, and of the `span - 1` after each."""
         if self._good:
             return
+        if len(rows) <= _FEW:
+            self.touch_few(rows.tolist(), span)
+            return
+        self._asked += len(rows)
+        if self._is_worth_all(self._asked * self._width):
+            self.touch()
+        else:
+            starts = self.start + rows * self._width
+            self._blocks.touch_many(starts, starts + self._width * span)
+
+    def slices(self, rows: list[int]) -> list[memoryview]:
+        """The bytes of a few rows, verified, in place."""
+        self.touch_few(rows)
+        data, start, width = self._blocks.data, self.start, self._width
+        return [data[start + row * width : start + row * width + width] for row in rows]
+
+    def byte_ranges(self, ranges: list[tuple[int, int]]) -> list[memoryview]:
+        """A few ranges of bytes inside it, verified, in place."""
+        data, at = self._blocks.data, self.start
+        self._touch_few_ranges(ranges)
+        return [data[at + start : at + end] for start, end in ranges]
+
+    def touch_few(self, rows: list[int], span: int = 1) -> None:
+        """As `touch_rows`, without the cost of arrays. Requires: rows that the section has."""
+        if self._good:
+            return
         self._asked += len(rows)
         start, width = self.start, self._width
-        if self._asked * width * _WHOLE_SHARE >= self.length:
+        if self._is_worth_all(self._asked * width) or width * span > BLOCK:
             self.touch()
-        elif len(rows) <= _FEW and width * span <= BLOCK:
-            places = [start + row * width for row in rows.tolist()]
-            last = width * span - 1
-            self._blocks.need({at >> _SHIFT for at in places} | {at + last >> _SHIFT for at in places})
-        else:
-            starts = start + rows * width
-            self._blocks.touch_many(starts, starts + width * span)
+            return
+        last = width * span - 1
+        places = [start + row * width for row in rows]
+        self._blocks.need({at >> _SHIFT for at in places} | {at + last >> _SHIFT for at in places})
+
+    def _touch_few_ranges(self, ranges: list[tuple[int, int]]) -> None:
+        if self._good:
+            return
+        self._asked += sum(end - start for start, end in ranges)
+        if self._is_worth_all(self._asked):
+            self.touch()
+            return
+        at = self.start
+        self._blocks.need({n for s, e in ranges if e > s for n in range(at + s >> _SHIFT, (at + e - 1 >> _SHIFT) + 1)})
+
+    def _is_worth_all(self, asked_bytes: int) -> bool:
+        return asked_bytes * _WHOLE_SHARE >= self.length or self.length <= _SMALL_BYTES
 
     def touch_ranges(self, starts: I64, ends: I64) -> None:
         """Verifies some ranges of bytes inside it."""
         if self._good:
             return
+        if len(starts) <= _FEW:
+            self._touch_few_ranges(list(zip(starts.tolist(), ends.tolist(), strict=True)))
+            return
         self._asked += int((ends - starts).sum())
-        if self._asked * _WHOLE_SHARE >= self.length:
+        if self._is_worth_all(self._asked):
             self.touch()
         else:
             self._blocks.touch_many(self.start + starts, self.start + ends)
+
+    def numbers(self, code: Literal["B", "i", "q"]) -> memoryview:
+        """Its bytes as numbers for single look-ups. Requires: what is read of them was touched."""
+        return self._blocks.data[self.start : self.end].cast(code)
 
     def array(self, kind: np.dtype[D]) -> npt.NDArray[D]:
         """Its bytes as numbers, in place. Requires: what is read of them was touched."""

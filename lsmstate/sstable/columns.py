@@ -18,7 +18,7 @@ from iopool import Bytes
 from lsmstate.errors import CorruptionError
 from lsmstate.keys import I64
 from lsmstate.schema import is_varying
-from lsmstate.sstable.blocks import Blocks, BlockWriter, Section
+from lsmstate.sstable.blocks import Blocks, BlockWriter, Place, Section
 
 _PLAIN = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 
@@ -26,7 +26,7 @@ _PLAIN = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 def write_column(writer: BlockWriter, column: pa.Array) -> dict[str, Any]:
     """Writes a column's buffers; gives its place for the index. Requires: the array has offset 0."""
     nulls = column.null_count
-    sections: list[tuple[int, int] | None] = []
+    sections: list[Place | None] = []
     for number, (buffer, size) in enumerate(zip(column.buffers(), _sizes(column), strict=True)):
         if number == 0 and not nulls:
             sections.append(None)
@@ -103,6 +103,30 @@ class StoredColumn:
                 return pa.Array.from_buffers(self._kind, len(rows), [None, pa.py_buffer(values)], 0)
         return pc.take(self._arrow(), pa.array(rows), boundscheck=False)
 
+    @property
+    def is_varying(self) -> bool:
+        """Whether values differ in length."""
+        return self._varying
+
+    def validity(self, rows: list[int]) -> list[bool] | None:
+        """Which of a few rows have a value; None if the column has no nulls."""
+        if self._valid is None:
+            return None
+        return _bits(self._valid, rows)
+
+    def slices(self, rows: list[int]) -> list[Any]:
+        """The values of a few rows as bytes in place; booleans as such."""
+        if self._bits:
+            return _bits(self._values, rows)
+        if not self._varying:
+            return list(self._values.slices(rows))
+        self._values.touch_few(rows, span=2)
+        offsets = self._values.numbers("q" if _offset_type(self._kind).itemsize == 8 else "i")
+        ranges = [(offsets[row], offsets[row + 1]) for row in rows]
+        if any(not 0 <= start <= end <= self._data.length for start, end in ranges):
+            raise CorruptionError(self._path, self._values.start, f"offsets within {self._data.length} bytes", "others")
+        return list(self._data.byte_ranges(ranges))
+
     def whole(self) -> pa.Array:
         """The values of all rows, in place."""
         if self._valid is not None:
@@ -127,12 +151,18 @@ class StoredColumn:
 
     def _check_offsets(self, starts: I64, ends: I64) -> None:
         length = self._data.length
-        if len(starts) and (int(starts.min()) < 0 or int(ends.max()) > length or bool((starts > ends).any())):
+        if len(starts) and (starts.min() < 0 or ends.max() > length or (starts > ends).any()):
             raise CorruptionError(self._path, self._values.start, f"offsets within {length} bytes", "others")
 
 
+def _bits(section: Section, rows: list[int]) -> list[bool]:
+    section.touch_few([row >> 3 for row in rows])
+    packed = section.numbers("B")
+    return [bool(packed[row >> 3] >> (row & 7) & 1) for row in rows]
+
+
 def _section(blocks: Blocks, told: Any, width: int, least_bytes: int) -> Section:
-    section = Section(blocks, int(told[0]), int(told[1]), width)
+    section = Section(blocks, told, width)
     if section.length < least_bytes:
         raise ValueError("a column's buffer is too short")
     return section

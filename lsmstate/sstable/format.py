@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import xxhash
 
@@ -21,8 +21,7 @@ HEADER_BYTES = _HEADER.size
 FOOTER_BYTES = _FOOTER.size + _SUM.size
 
 
-@dataclass(frozen=True, slots=True)
-class Footer:
+class Footer(NamedTuple):
     """The last bytes of the file; through its checksums it vouches for every other byte."""
 
     uid: bytes

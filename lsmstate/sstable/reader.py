@@ -139,21 +139,31 @@ class StoredRun:
         return _picked(self._id, _U64, rows)
 
     def column(self, field: int, rows: I64 | None = None) -> pa.Array:
-        kind = self._side.schema.field(field)
-        if kind.name == self._side.time:
-            return time_array(kind.type, self.times(rows))
+        name, kind = self._side.columns[field]
+        if name == self._side.time:
+            return time_array(kind, self.times(rows))
+        column = self.stored_column(field)
+        return column.whole() if rows is None else column.take(rows)
+
+    def stored_column(self, field: int) -> StoredColumn:
+        """A column other than the time, as it lies in the file."""
         column = self._columns.get(field)
         if column is None:
+            kind = self._side.columns[field][1]
             try:
-                column = StoredColumn(self._blocks, kind.type, self.ref.rows, self._told[field])
+                column = StoredColumn(self._blocks, kind, self.ref.rows, self._told[field])
             except _DAMAGED as error:
                 path = self._blocks.path
                 raise CorruptionError(path, len(self._blocks.data), "a readable index", str(error)) from error
             self._columns[field] = column
-        return column.whole() if rows is None else column.take(rows)
+        return column
+
+    def time_slices(self, rows: list[int]) -> list[memoryview]:
+        """The event times of a few rows, as bytes in place."""
+        return self._time.slices(rows)
 
     def _section(self, told: Any, width: int, count: int | None = None) -> Section:
-        section = Section(self._blocks, int(told[0]), int(told[1]), width)
+        section = Section(self._blocks, told, width)
         size = section.length
         if size < width or size % width or (count is not None and size != count * width):
             raise ValueError("a section has the wrong length")

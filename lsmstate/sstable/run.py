@@ -114,7 +114,7 @@ class RunData:
     def column(self, field: int, rows: I64 | None = None) -> pa.Array:
         column = self._columns[field]
         if column is None:
-            return time_array(self._kind.schema.field(field).type, self.times(rows))
+            return time_array(self._kind.columns[field][1], self.times(rows))
         return column.take(pa.array(self._order if rows is None else self._order[rows]))
 
     def split(self) -> list[RunData]:

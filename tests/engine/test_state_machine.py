@@ -53,7 +53,7 @@ class StateMachine(ReadingAndWriting):
     def abort(self) -> None:
         assert self.at.prepared is not None
         self.at.store.abort(self.at.prepared[0])
-        self.at.prepared, self.at.untouched = None, False
+        self.at.prepared, self.at.aborted = None, True
 
     @precondition(lambda self: not self.at.prepared)
     @rule()
@@ -66,7 +66,7 @@ class StateMachine(ReadingAndWriting):
         at = self.at
         kept = sorted(at.committed)[-(self.options.retain - 1) :] if self.options.retain > 1 else []
         at.committed = {**{e: at.committed[e] for e in kept}, epoch: then}
-        at.prepared, at.untouched = None, at.now is then
+        at.prepared, at.untouched, at.aborted = None, at.now is then, False
         self.forget_candidates()
 
     @precondition(lambda self: self.at.committed)
@@ -76,7 +76,7 @@ class StateMachine(ReadingAndWriting):
         epoch = sorted(at.committed)[pick % len(at.committed)]
         at.store.restore(epoch)
         at.committed = {e: m for e, m in at.committed.items() if e <= epoch}
-        at.now, at.prepared, at.untouched = at.committed[epoch], None, True
+        at.now, at.prepared, at.untouched, at.aborted = at.committed[epoch], None, True, False
         self.forget_candidates()
 
     def forget_candidates(self) -> None:
@@ -133,7 +133,11 @@ class StateMachine(ReadingAndWriting):
             with pytest.raises(EpochError):
                 at.store.commit(epoch, candidate=name if named else None)
             return
-        at.store.commit(epoch, candidate=name if named else None)
+        try:
+            at.store.commit(epoch, candidate=name if named else None)
+        except EpochError:
+            assert at.aborted, "nothing stood against it"
+            return  # a handle that has aborted may ask to be reopened first
         at.now = then
         del found[name]
         self.published(epoch, then)

@@ -88,7 +88,7 @@ def test_column_of_empty_values_reads_back_the_same(kind: pa.DataType) -> None:
 
 
 def test_damage_is_seen_by_the_rows_that_it_hits_and_no_others() -> None:
-    rows = 40_000
+    rows = 400_000  # so many that a few do not touch all of it
     array = pa.array(np.arange(rows))
     file = BlockFile()
     told = write_column(file.writer, array)
@@ -121,16 +121,16 @@ def test_hostile_offsets_are_corruption_though_their_checksums_are_right(kind: p
 
 
 HOSTILE: dict[str, dict[str, Any]] = {
-    "too short": {"nulls": 0, "buffers": [None, [0, 16]]},
-    "outside": {"nulls": 0, "buffers": [None, [64, 128]]},
-    "not aligned": {"nulls": 0, "buffers": [None, [8, 24]]},
+    "too short": {"nulls": 0, "buffers": [None, [0, 16, 0]]},
+    "outside": {"nulls": 0, "buffers": [None, [64, 128, 0]]},
+    "not aligned": {"nulls": 0, "buffers": [None, [8, 24, 0]]},
     "no values": {"nulls": 0, "buffers": [None]},
-    "one too many": {"nulls": 0, "buffers": [None, [0, 24], [0, 24]]},
-    "nulls without bits": {"nulls": 1, "buffers": [None, [0, 24]]},
-    "bits without nulls": {"nulls": 0, "buffers": [[0, 1], [0, 24]]},
-    "more nulls than rows": {"nulls": 4, "buffers": [[0, 1], [0, 24]]},
-    "bits too short": {"nulls": 1, "buffers": [[0, 0], [0, 24]]},
-    "negative": {"nulls": 0, "buffers": [None, [0, -24]]},
+    "one too many": {"nulls": 0, "buffers": [None, [0, 24, 0], [0, 24, 0]]},
+    "nulls without bits": {"nulls": 1, "buffers": [None, [0, 24, 0]]},
+    "bits without nulls": {"nulls": 0, "buffers": [[0, 1, 0], [0, 24, 0]]},
+    "more nulls than rows": {"nulls": 4, "buffers": [[0, 1, 0], [0, 24, 0]]},
+    "bits too short": {"nulls": 1, "buffers": [[0, 0, 0], [0, 24, 0]]},
+    "negative": {"nulls": 0, "buffers": [None, [0, -24, 0]]},
 }
 
 

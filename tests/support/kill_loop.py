@@ -1,8 +1,8 @@
-"""Kills real writers with -9, again and again, and checks what they leave: `python -m tests.support.kill_loop DIR KILLS SEED`.
+"""Kills real writers with -9 again and again: `python -m tests.support.kill_loop DIR KILLS SEED`.
 
 Each writer is a forked process that opens the state, commits epochs (and at times goes back) and acknowledges each
-publication through a pipe. After the kill, the state must be at the last acknowledged publication, or at the one that was
-under way, with exactly the rows of that epoch.
+publication through a pipe. After the kill, the state must be at the last acknowledged publication, or at the one that
+was under way, with exactly the rows of that epoch.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ class Handle:
     committed: dict[int, Model]
     prepared: tuple[int, str, Model] | None = None
     untouched: bool = True  # nothing was written since it was opened or last published
+    aborted: bool = False  # an epoch was prepared and aborted since then
 
     @property
     def last(self) -> int:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from iopool import FileSystem, WorkerPool
+from iopool import FileSystem
 from lsmstate import Options, Side, StateStore
 
 EPOCHS = 3
-_POOL = WorkerPool()
 
 LEFT = Side(
     "left",
@@ -29,6 +28,7 @@ LEFT = Side(
     keys=["k"],
     time="ts",
     retention=timedelta(seconds=40),
+    bucket=timedelta(seconds=5),
 )
 RIGHT = Side(
     "right",
@@ -43,6 +43,7 @@ RIGHT = Side(
     keys=["id"],
     time="at",
     retention=timedelta(seconds=40),
+    bucket=timedelta(seconds=5),
 )
 SIDES = [LEFT, RIGHT]
 
@@ -80,7 +81,7 @@ def open_small(fs: FileSystem, path: str = "/state", *, create: bool = False, re
     """The state, opened or created."""
     sides = SIDES if create else None
     attempt = "golden" if create else None
-    return StateStore.open(path, sides, Options(retain=2), fs=fs, pool=_POOL, attempt=attempt, read_only=read_only)
+    return StateStore.open(path, sides, Options(retain=2), fs=fs, attempt=attempt, read_only=read_only)
 
 
 def build(fs: FileSystem, path: str = "/state") -> None:
