@@ -27,7 +27,7 @@ from lsmstate.sstable.sparse import SPARSE_ROWS, gather
 if TYPE_CHECKING:
     from lsmstate.engine.view import View
 
-_COALESCE_ROWS = 16 << 10
+_COALESCE_ROWS = 4 << 10  # smaller batches are joined, larger ones are not worth a copy
 
 
 def probe(

@@ -28,7 +28,7 @@ _U64_MASK = (1 << 64) - 1
 _SPREAD = 0x9E3779B97F4A7C15  # odd, so that no two blocks of a file share a seed
 _SMALL_BYTES = 256 << 10  # a section up to this size is verified whole at once
 _FEW = 32  # rows; below, sets are faster than arrays
-_WHOLE_SHARE = 8  # an eighth of the rows asked for: the rest will follow
+_WHOLE_BLOCKS = 4  # a block on its own costs as much as this many of a whole section
 D = TypeVar("D", bound=np.generic)
 Place = tuple[int, int, int]  # of a section: offset, length, checksum
 
@@ -198,7 +198,7 @@ class Section:
             self.touch_few(rows.tolist(), span)
             return
         self._asked += len(rows)
-        if self._is_worth_all(self._asked * self._width):
+        if self._is_worth_all():
             self.touch()
         else:
             starts = self.start + rows * self._width
@@ -222,7 +222,7 @@ class Section:
             return
         self._asked += len(rows)
         start, width = self.start, self._width
-        if self._is_worth_all(self._asked * width) or width * span > BLOCK:
+        if self._is_worth_all() or width * span > BLOCK:
             self.touch()
             return
         last = width * span - 1
@@ -232,15 +232,15 @@ class Section:
     def _touch_few_ranges(self, ranges: list[tuple[int, int]]) -> None:
         if self._good:
             return
-        self._asked += sum(end - start for start, end in ranges)
-        if self._is_worth_all(self._asked):
+        self._asked += len(ranges)
+        if self._is_worth_all():
             self.touch()
             return
         at = self.start
         self._blocks.need({n for s, e in ranges if e > s for n in range(at + s >> _SHIFT, (at + e - 1 >> _SHIFT) + 1)})
 
-    def _is_worth_all(self, asked_bytes: int) -> bool:
-        return asked_bytes * _WHOLE_SHARE >= self.length or self.length <= _SMALL_BYTES
+    def _is_worth_all(self) -> bool:
+        return self._asked * _WHOLE_BLOCKS * BLOCK >= self.length or self.length <= _SMALL_BYTES
 
     def touch_ranges(self, starts: I64, ends: I64) -> None:
         """Verifies some ranges of bytes inside it."""
@@ -249,8 +249,8 @@ class Section:
         if len(starts) <= _FEW:
             self._touch_few_ranges(list(zip(starts.tolist(), ends.tolist(), strict=True)))
             return
-        self._asked += int((ends - starts).sum())
-        if self._is_worth_all(self._asked):
+        self._asked += len(starts)
+        if self._is_worth_all():
             self.touch()
         else:
             self._blocks.touch_many(self.start + starts, self.start + ends)

@@ -51,9 +51,13 @@ class Span:
 
 def bloom_masks(hashes: U64) -> U64:
     """The bits of each hash in its filter word; the same for every run."""
-    masks = np.zeros(len(hashes), np.uint64)
-    for i in range(BLOOM_K):
-        masks |= _u(1) << ((hashes >> _u(6 * i)) & _u(63))
+    masks = np.left_shift(_u(1), hashes & _u(63))
+    bits = np.empty_like(masks)
+    for i in range(1, BLOOM_K):
+        np.right_shift(hashes, _u(6 * i), out=bits)
+        np.bitwise_and(bits, _u(63), out=bits)
+        np.left_shift(_u(1), bits, out=bits)
+        np.bitwise_or(masks, bits, out=masks)
     return masks
 
 
