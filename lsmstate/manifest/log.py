@@ -9,7 +9,6 @@ fsynced -> acknowledged.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -58,7 +57,6 @@ class ManifestLog:
         self.in_doubt = False
         self._store_id = store_id
         self.directory = f"{path}/{names.MANIFEST_DIR}"
-        self._sst_directory = f"{path}/{names.SST_DIR}"
 
     def head(self) -> Head:
         """The newest publication, read and checked; two files at most."""
@@ -185,11 +183,6 @@ class ManifestLog:
 
     def _check_never_published(self, listed: list[str]) -> None:
         """A state whose heads are gone must not look like a new one."""
-        written: list[names.Name | None] = []
-        with contextlib.suppress(FileNotFoundError):
-            written = [names.parse(name) for name in self._fs.list_dir(self._sst_directory)]
-        if any(parsed is not None and parsed.epoch > 1 for parsed in written):
-            raise self._damaged("", "the head of the newest epoch", "SSTables without one")
         for name in listed:
             if names.parse(name) is not None:
                 try:

@@ -232,7 +232,7 @@ class Section:
     def _touch_few_ranges(self, ranges: list[tuple[int, int]]) -> None:
         if self._good:
             return
-        self._asked += len(ranges)
+        self._asked += len([1 for start, end in ranges if end > start])
         if self._is_worth_all():
             self.touch()
             return
@@ -249,7 +249,7 @@ class Section:
         if len(starts) <= _FEW:
             self._touch_few_ranges(list(zip(starts.tolist(), ends.tolist(), strict=True)))
             return
-        self._asked += len(starts)
+        self._asked += int((ends > starts).sum())
         if self._is_worth_all():
             self.touch()
         else:

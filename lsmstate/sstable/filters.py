@@ -51,7 +51,7 @@ class Span:
 
 def bloom_masks(hashes: U64) -> U64:
     """The bits of each hash in its filter word; the same for every run."""
-    masks = np.left_shift(_u(1), hashes & _u(63))
+    masks: U64 = np.left_shift(_u(1), hashes & _u(63))
     bits = np.empty_like(masks)
     for i in range(1, BLOOM_K):
         np.right_shift(hashes, _u(6 * i), out=bits)

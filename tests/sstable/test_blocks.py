@@ -15,7 +15,7 @@ from lsmstate.sstable.blocks import Blocks, Place, Section
 from lsmstate.sstable.format import ALIGN, BLOCK, uid_of
 from tests.support.block_file import UID, BlockFile
 
-LARGE_BLOCKS = 256  # so large that a few rows do not touch all of it
+LARGE_BLOCKS = 512  # so large that a few rows do not make it worth verifying whole
 
 
 def written(sections: Sequence[bytes]) -> tuple[bytes, list[Place], Blocks]:
@@ -127,7 +127,7 @@ def test_wrong_number_of_sums_is_corruption() -> None:
         Blocks("f", UID, memoryview(bytes(10)), np.zeros(2, np.uint64))
 
 
-@pytest.mark.parametrize("count", [1, 5, 31, 32, 33, 2000])
+@pytest.mark.parametrize("count", [1, 5, 31, 32, 33, 60])
 def test_rows_of_a_large_section_touch_exactly_their_blocks(count: int) -> None:
     width, per_block = 8, BLOCK // 8
     data = np.random.default_rng(1).bytes(LARGE_BLOCKS * BLOCK)

@@ -28,7 +28,7 @@ LEFT = Side(
     keys=["k"],
     time="ts",
     retention=timedelta(seconds=40),
-    bucket=timedelta(seconds=5),
+    bucket=timedelta(seconds=60),
 )
 RIGHT = Side(
     "right",
@@ -43,7 +43,7 @@ RIGHT = Side(
     keys=["id"],
     time="at",
     retention=timedelta(seconds=40),
-    bucket=timedelta(seconds=5),
+    bucket=timedelta(seconds=60),
 )
 SIDES = [LEFT, RIGHT]
 
@@ -88,8 +88,8 @@ def build(fs: FileSystem, path: str = "/state") -> None:
     """Writes the state: several epochs, a spill in the middle of one, a tombstone, a watermark, retired epochs."""
     with open_small(fs, path, create=True) as store:
         for epoch in range(1, EPOCHS + 1):
-            store.append(0, left_rows(epoch * 10, 10))
-            store.append(1, right_rows(epoch * 10, 10))
+            store.append(0, left_rows(epoch * 10, 7))
+            store.append(1, right_rows(epoch * 10, 7))
             if epoch == 2:
                 store.remove(0, 1_000_000, 3_000_000)
             if epoch == 3:
