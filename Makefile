@@ -19,10 +19,10 @@ demo: $(READY) java
 	$(BIN)/lsmstate demo
 
 test: $(READY) java
-	$(BIN)/python -m pytest -n 2 -m 'not long'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not long'
 
 test-full: $(READY) java
-	LSMSTATE_TEST_SIZE=full $(BIN)/python -m pytest -n 2
+	LSMSTATE_TEST_SIZE=full $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .
