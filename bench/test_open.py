@@ -41,5 +41,5 @@ def test_open_and_first_probe(tmp_path: Path) -> None:
             f"and probe 1,000 keys, {what}: {large:.1f} ms, {large / small:.2f} times 1M in 20 files ({small:.1f} ms)"
         )
     assert middle["bare", 0] < 10
-    assert middle["large", MINUTES] < 60
-    assert middle["large", MINUTES] <= 3 * middle["small", MINUTES]
+    assert middle["large", 60] < 60  # the hard case: every file is touched
+    assert middle["large", 60] <= 3 * middle["small", 60]
