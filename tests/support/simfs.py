@@ -119,8 +119,7 @@ class SimFileSystem:
                 del locked[node]
 
     def resolve(self, path: str) -> str:
-        """The path itself: there are no links here."""
-        return os.path.abspath(path)
+        return os.path.abspath(path)  # there are no links here
 
     def kind(self, path: str) -> Kind | None:
         with self._operation("kind", path):
@@ -189,22 +188,14 @@ class SimFileSystem:
             self._disk.change("unlink", key, index, None)
 
     def sync_file(self, path: str) -> None:
-        node: Inode | None = None
+        if not isinstance(node := self._disk.find(normal(path)), Inode):
+            raise os_error(errno.ENOENT if node is None else errno.EINVAL, path)
         try:
             with self._operation("sync", path) as index:
-                key = normal(path)
-                found = self._disk.find(key)
-                if found is None:
-                    raise os_error(errno.ENOENT, path)
-                if not isinstance(found, Inode):
-                    raise os_error(errno.EINVAL, path)
-                node = found
-                if not node.poisoned:
-                    node.synced = node.size
-                self._disk.journal.append(Entry("sync", key, index, node, node.synced))
+                node.synced = node.synced if node.poisoned else node.size
+                self._disk.journal.append(Entry("sync", normal(path), index, node, node.synced))
         except OSError:
-            if node is not None:
-                node.poisoned = True
+            node.poisoned = True
             raise
 
     def sync_dir(self, path: str) -> None:
