@@ -17,6 +17,7 @@ import pyarrow.types as pt
 import xxhash
 
 from lsmstate.errors import SchemaError
+from lsmstate.layout import Layout, is_payload_type, layout_of
 
 PROBE_INDEX = "probe_index"
 _BUCKETS_PER_RETENTION = 16
@@ -108,6 +109,11 @@ class Side:
         return tuple((field.name, field.type) for field in self.schema)
 
     @cached_property
+    def layouts(self) -> tuple[Layout, ...]:
+        """How the values of each column lie in memory."""
+        return tuple(layout_of(field.type) for field in self.schema)
+
+    @cached_property
     def key_fields(self) -> tuple[int, ...]:
         """The places of the key columns."""
         return tuple(self.schema.get_field_index(name) for name in self.keys)
@@ -152,27 +158,6 @@ def is_key_type(kind: pa.DataType) -> bool:
 def is_time_type(kind: pa.DataType) -> bool:
     """Whether a column of this type can be the event time."""
     return bool(pt.is_int64(kind) or (pt.is_timestamp(kind) and kind.unit == "us"))
-
-
-def is_payload_type(kind: pa.DataType) -> bool:
-    """Whether the engine stores this type: those with a fixed width, and plain strings and binaries."""
-    if pt.is_dictionary(kind) or pt.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
-        return False
-    return (
-        is_varying(kind)
-        or pt.is_boolean(kind)
-        or (pt.is_primitive(kind) or pt.is_decimal(kind) or is_fixed_binary(kind))
-    )
-
-
-def is_varying(kind: pa.DataType) -> bool:
-    """Whether values differ in length: an offsets buffer and a data buffer."""
-    return bool(pt.is_string(kind) or pt.is_binary(kind) or pt.is_large_string(kind) or pt.is_large_binary(kind))
-
-
-def is_fixed_binary(kind: pa.DataType) -> bool:
-    """Whether it is a binary of one length above zero."""
-    return bool(pt.is_fixed_size_binary(kind)) and kind.byte_width > 0
 
 
 def difference(stored: Side, given: Side) -> str | None:

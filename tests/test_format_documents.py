@@ -42,7 +42,9 @@ class File:
         )
         meta = self.bytes[self.data_bytes : -80]
         self.meta = meta
-        self.index: dict[str, Any] = json.loads(meta[: self.index_bytes])
+        runs, sides = meta[: self.index_bytes].split(b"\n")
+        self.index: dict[str, Any] = json.loads(runs)
+        self.sides: dict[str, Any] = json.loads(sides)
         self.sums = struct.unpack(f"<{self.sums_bytes // 8}Q", meta[self.index_bytes :][: self.sums_bytes])
         self.filter = meta[self.index_bytes + self.sums_bytes :]
 
@@ -80,10 +82,9 @@ def test_header_footer_and_checksums_are_as_described(state: Path) -> None:
 
 def test_index_and_sections_are_as_described(state: Path) -> None:
     file = File(newest_file(state))
-    assert {*file.index} == {"epoch", "sides", "runs"}
-    assert {*file.index["sides"]["0"]} == {
-        *("schema_id", "name", "schema", "keys", "time", "retention_us", "bucket_us"),
-    }
+    assert {*file.index} == {"epoch", "schema_ids", "runs"}
+    assert {*file.sides["0"]} == {"name", "schema", "keys", "time", "retention_us", "bucket_us"}
+    assert {*file.sides} == {*file.index["schema_ids"]}
     ends = [64]
     for run in file.index["runs"]:
         assert {*run} == {
@@ -147,7 +148,7 @@ def test_key_filter_is_as_described(state: Path) -> None:
     bits = np.unpackbits(np.frombuffer(file.filter, np.uint8, offset=40), bitorder="little")
     keys = set()
     for run in file.index["runs"]:
-        bucket_us = file.index["sides"][str(run["side"])]["bucket_us"]
+        bucket_us = file.sides[str(run["side"])]["bucket_us"]
         starts = np.unique(file.section(run["time"], "<i8") // bucket_us) * bucket_us
         keys |= {struct.pack(">BQ", run["side"], int(start) + 2**63) for start in starts}
     assert len(keys) == count

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from lsmstate import SchemaError, Side
-from lsmstate.schema import difference, is_payload_type
+from lsmstate.layout import is_payload_type
+from lsmstate.schema import difference
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("v", pa.string())])
 

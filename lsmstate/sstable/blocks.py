@@ -132,31 +132,40 @@ class Blocks:
             asked[first - low] = asked[last - low] = True
             self._verify((low + np.flatnonzero(asked & ~self._marks[low:high])).tolist())
 
-    def need(self, numbers: Iterable[int]) -> None:
-        """Verifies a few blocks, without the cost of arrays."""
+    def need(self, places: Iterable[int], size: int) -> None:
+        """Verifies the blocks under `size` bytes at a few places, without the cost of arrays. Requires: 1 to BLOCK."""
+        good, last = self._good, size - 1
+        for at in places:
+            if not good[at >> _SHIFT]:
+                self._verify((at >> _SHIFT,))
+            if not good[at + last >> _SHIFT]:
+                self._verify((at + last >> _SHIFT,))
+
+    def need_ranges(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """The same for ranges of any length."""
         good = self._good
-        self._verify([number for number in numbers if not good[number]])
+        for start, end in ranges:
+            for number in range(start >> _SHIFT, (end - 1 >> _SHIFT) + 1 if end > start else 0):
+                if not good[number]:
+                    self._verify((number,))
 
     def bad_blocks(self) -> list[int]:
         """The numbers of all blocks that are not what was written; for `verify`."""
-        return [number for number in range(len(self._sums)) if self._wrong([number]) is not None]
+        bad = []
+        for number in range(len(self._sums)):
+            try:
+                self._verify((number,))
+            except CorruptionError:
+                bad.append(number)
+        return bad
 
     def _verify(self, numbers: Sequence[int]) -> None:
-        wrong = self._wrong(numbers)
-        if wrong is not None:
-            told = self._sums[wrong]
-            raise CorruptionError(self.path, wrong * BLOCK, f"block checksum {told:016x}", "another")
+        data, sums, seed, digest, good = self.data, self._sums, self._seed, xxhash.xxh3_64_intdigest, self._good
         for number in numbers:
-            self._good[number] = 1
-
-    def _wrong(self, numbers: Sequence[int]) -> int | None:
-        """The first of the blocks that is not what was written."""
-        data, sums, seed, digest = self.data, self._sums, self._seed, xxhash.xxh3_64_intdigest
-        for number in numbers:
-            at = number * BLOCK
+            at = number << _SHIFT
             if digest(data[at : at + BLOCK], (seed + number * _SPREAD) & _U64_MASK) != sums[number]:
-                return number
-        return None
+                raise CorruptionError(self.path, at, f"block checksum {sums[number]:016x}", "another")
+            good[number] = 1
 
 
 class Section:
@@ -165,7 +174,9 @@ class Section:
     __slots__ = ("_asked", "_blocks", "_good", "_sum", "_width", "length", "start")
 
     def __init__(self, blocks: Blocks, place: Sequence[int], width: int) -> None:
-        start, length, self._sum = (int(number) for number in place)
+        start, length, self._sum = place
+        if not type(start) is type(length) is type(self._sum) is int:
+            raise TypeError("a section is told by whole numbers")
         if start < 0 or length < 0 or width < 1 or start % ALIGN or start + length > len(blocks.data):
             raise ValueError("a section lies outside of the data")
         self.start, self.length = start, length
@@ -212,32 +223,28 @@ class Section:
 
     def byte_ranges(self, ranges: list[tuple[int, int]]) -> list[memoryview]:
         """A few ranges of bytes inside it, verified, in place."""
-        data, at = self._blocks.data, self.start
         self._touch_few_ranges(ranges)
+        data, at = self._blocks.data, self.start
         return [data[at + start : at + end] for start, end in ranges]
 
     def touch_few(self, rows: list[int], span: int = 1) -> None:
         """As `touch_rows`, without the cost of arrays. Requires: rows that the section has."""
-        if self._good:
-            return
-        self._asked += len(rows)
-        start, width = self.start, self._width
-        if self._is_worth_all() or width * span > BLOCK:
-            self.touch()
-            return
-        last = width * span - 1
-        places = [start + row * width for row in rows]
-        self._blocks.need({at >> _SHIFT for at in places} | {at + last >> _SHIFT for at in places})
+        if not self._good:
+            self._asked += len(rows)
+            start, width = self.start, self._width
+            if self._is_worth_all() or width * span > BLOCK:
+                self.touch()
+            else:
+                self._blocks.need([start + row * width for row in rows], width * span)
 
     def _touch_few_ranges(self, ranges: list[tuple[int, int]]) -> None:
-        if self._good:
-            return
-        self._asked += len([1 for start, end in ranges if end > start])
-        if self._is_worth_all():
-            self.touch()
-            return
-        at = self.start
-        self._blocks.need({n for s, e in ranges if e > s for n in range(at + s >> _SHIFT, (at + e - 1 >> _SHIFT) + 1)})
+        if not self._good:
+            self._asked += len([1 for start, end in ranges if end > start])
+            if self._is_worth_all():
+                self.touch()
+            else:
+                at = self.start
+                self._blocks.need_ranges([(at + start, at + end) for start, end in ranges])
 
     def _is_worth_all(self) -> bool:
         return self._asked * _WHOLE_BLOCKS * BLOCK >= self.length or self.length <= _SMALL_BYTES

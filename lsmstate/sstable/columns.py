@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from iopool import Bytes
 from lsmstate.errors import CorruptionError
 from lsmstate.keys import I64
-from lsmstate.schema import is_varying
+from lsmstate.layout import Layout, layout_of
 from lsmstate.sstable.blocks import Blocks, BlockWriter, Place, Section
-
-_PLAIN = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 
 
 def write_column(writer: BlockWriter, column: pa.Array) -> dict[str, Any]:
@@ -38,49 +35,28 @@ def write_column(writer: BlockWriter, column: pa.Array) -> dict[str, Any]:
 
 def _sizes(column: pa.Array) -> list[int]:
     """The bytes in use of each buffer; Arrow's own are padded."""
-    rows, kind = len(column), column.type
+    rows, layout = len(column), layout_of(column.type)
     bits = -(-rows // 8)
-    if is_varying(kind):
-        wide = _offset_type(kind)
-        offsets = column.buffers()[1]
-        end = 0 if offsets is None or not rows else int(np.frombuffer(offsets, wide, rows + 1)[rows])
-        return [bits, (rows + 1) * wide.itemsize if offsets is not None else 0, end]
-    if pt.is_boolean(kind):
-        return [bits, bits]
-    return [bits, rows * (kind.bit_width // 8)]
-
-
-def _offset_type(kind: pa.DataType) -> np.dtype[Any]:
-    wide = pt.is_large_string(kind) or pt.is_large_binary(kind)
-    return np.dtype(np.int64 if wide else np.int32)
+    if not layout.varying:
+        return [bits, layout.least_bytes(rows)]
+    offsets = column.buffers()[1]
+    end = 0 if offsets is None or not rows else int(np.frombuffer(offsets, layout.offsets, rows + 1)[rows])
+    return [bits, layout.least_bytes(rows) if offsets is not None else 0, end]
 
 
 class StoredColumn:
     """One column of a run in a file. Raises ValueError where the index does not fit the type."""
 
-    def __init__(self, blocks: Blocks, kind: pa.DataType, rows: int, told: dict[str, Any]) -> None:
-        self._path = blocks.path
-        self._kind, self._rows = kind, rows
-        self._nulls = int(told["nulls"])
-        self._varying = is_varying(kind)
-        self._bits = bool(pt.is_boolean(kind))
+    def __init__(self, blocks: Blocks, layout: Layout, rows: int, told: dict[str, Any]) -> None:
+        self._blocks, self._layout, self._rows = blocks, layout, rows
+        self._nulls = nulls = int(told["nulls"])
         given = told["buffers"]
-        if len(given) != 2 + self._varying or (given[0] is None) != (self._nulls == 0) or not 0 <= self._nulls <= rows:
+        if len(given) != layout.buffers or (given[0] is None) != (nulls == 0) or not 0 <= nulls <= rows:
             raise ValueError("a column's buffers do not fit its type")
-        bits = -(-rows // 8)
-        self._valid = None if given[0] is None else _section(blocks, given[0], 1, bits)
-        if self._varying:
-            wide = _offset_type(kind).itemsize
-            self._values = _section(blocks, given[1], wide, (rows + 1) * wide)
-            self._data = _section(blocks, given[2], 1, 0)
-        elif self._bits:
-            self._values = _section(blocks, given[1], 1, bits)
-        else:
-            width = kind.bit_width // 8
-            self._values = _section(blocks, given[1], width, rows * width)
-        self._plain = None  # numbers without nulls are gathered by numpy, which is quicker at it
-        if not self._varying and not self._bits and not self._nulls:
-            self._plain = _PLAIN.get(kind.bit_width // 8)
+        self._valid = _section(blocks, given[0], 1, -(-rows // 8)) if nulls else None
+        self._values = _section(blocks, given[1], layout.width or 1, layout.least_bytes(rows))
+        self._data = _section(blocks, given[2], 1, 0) if layout.varying else self._values
+        self._plain = None if nulls else layout.plain  # gathered by numpy, which is quicker at it
         self._array: pa.Array | None = None
         self._checked = False
 
@@ -88,7 +64,7 @@ class StoredColumn:
         """The values of some rows."""
         if self._valid is not None:
             self._valid.touch_rows(rows >> 3)
-        if self._varying:
+        if self._layout.varying:
             self._values.touch_rows(rows, span=2)
             if not self._checked:
                 starts, ends = self._offsets(rows, rows + 1)
@@ -97,16 +73,16 @@ class StoredColumn:
                 if self._values.good and self._data.good:
                     self.whole()
         else:
-            self._values.touch_rows(rows >> 3 if self._bits else rows)
+            self._values.touch_rows(rows >> 3 if self._layout.bits else rows)
             if self._plain is not None:
                 values = self._values.array(self._plain)[rows]
-                return pa.Array.from_buffers(self._kind, len(rows), [None, pa.py_buffer(values)], 0)
+                return pa.Array.from_buffers(self._layout.kind, len(rows), [None, pa.py_buffer(values)], 0)
         return pc.take(self._arrow(), pa.array(rows), boundscheck=False)
 
     @property
     def is_varying(self) -> bool:
         """Whether values differ in length."""
-        return self._varying
+        return self._layout.varying
 
     def validity(self, rows: list[int]) -> list[bool] | None:
         """Which of a few rows have a value; None if the column has no nulls."""
@@ -116,15 +92,17 @@ class StoredColumn:
 
     def slices(self, rows: list[int]) -> list[Any]:
         """The values of a few rows as bytes in place; booleans as such."""
-        if self._bits:
+        if self._layout.bits:
             return _bits(self._values, rows)
-        if not self._varying:
+        if not self._layout.varying:
             return list(self._values.slices(rows))
         self._values.touch_few(rows, span=2)
-        offsets = self._values.numbers("q" if _offset_type(self._kind).itemsize == 8 else "i")
+        offsets = self._values.numbers(self._layout.code)
         ranges = [(offsets[row], offsets[row + 1]) for row in rows]
         if any(not 0 <= start <= end <= self._data.length for start, end in ranges):
-            raise CorruptionError(self._path, self._values.start, f"offsets within {self._data.length} bytes", "others")
+            raise CorruptionError(
+                self._blocks.path, self._values.start, f"offsets within {self._data.length} bytes", "others"
+            )
         return list(self._data.byte_ranges(ranges))
 
     def whole(self) -> pa.Array:
@@ -132,7 +110,7 @@ class StoredColumn:
         if self._valid is not None:
             self._valid.touch()
         self._values.touch()
-        if self._varying and not self._checked:
+        if self._layout.varying and not self._checked:
             self._data.touch()
             self._check_offsets(*self._offsets(slice(0, self._rows), slice(1, self._rows + 1)))
             self._checked = True
@@ -140,19 +118,19 @@ class StoredColumn:
 
     def _arrow(self) -> pa.Array:
         if self._array is None:
-            sections = [self._valid, self._values, self._data] if self._varying else [self._valid, self._values]
+            sections = [self._valid, self._values, self._data] if self._layout.varying else [self._valid, self._values]
             buffers = [None if section is None else section.buffer() for section in sections]
-            self._array = pa.Array.from_buffers(self._kind, self._rows, buffers, self._nulls)
+            self._array = pa.Array.from_buffers(self._layout.kind, self._rows, buffers, self._nulls)
         return self._array
 
     def _offsets(self, starts: I64 | slice, ends: I64 | slice) -> tuple[I64, I64]:
-        offsets = self._values.array(_offset_type(self._kind))
+        offsets = self._values.array(self._layout.offsets)
         return offsets[starts].astype(np.int64), offsets[ends].astype(np.int64)
 
     def _check_offsets(self, starts: I64, ends: I64) -> None:
         length = self._data.length
         if len(starts) and (starts.min() < 0 or ends.max() > length or (starts > ends).any()):
-            raise CorruptionError(self._path, self._values.start, f"offsets within {length} bytes", "others")
+            raise CorruptionError(self._blocks.path, self._values.start, f"offsets within {length} bytes", "others")
 
 
 def _bits(section: Section, rows: list[int]) -> list[bool]:

@@ -65,9 +65,10 @@ class SSTable:
         self.blocks = Blocks(path, footer.uid, file[: footer.data_bytes], sums)
         self.key_filter = KeyFilter(path, meta[footer.index_bytes + footer.sums_bytes :])
         try:
-            self.index: dict[str, Any] = json.loads(bytes(meta[: footer.index_bytes]))
+            runs, _, described = bytes(meta[: footer.index_bytes]).partition(b"\n")
+            self.index: dict[str, Any] = json.loads(runs)
             self.epoch = int(self.index["epoch"])
-            self.sides = self._sides(sides)
+            self.sides = self._sides(sides, described)
             self.runs = [StoredRun(self.blocks, self.sides, told) for told in self.index["runs"]]
         except SchemaError:
             raise
@@ -76,17 +77,19 @@ class SSTable:
         if expect is not None and tuple(run.ref for run in self.runs) != expect.runs:
             raise CorruptionError(path, footer.data_bytes, "the runs named in the manifest", "others")
 
-    def _sides(self, given: Mapping[int, Side] | None) -> dict[int, Side]:
-        sides = {}
-        for number, told in self.index["sides"].items():
-            if given is None:
-                sides[int(number)] = Side.parse(told)
-                continue
-            side = given.get(int(number))
-            if side is None or (side.schema_id != told["schema_id"] and difference(Side.parse(told), side)):
+    def _sides(self, given: Mapping[int, Side] | None, described: bytes) -> dict[int, Side]:
+        """The sides of the runs. What the file tells of them is parsed only where it is needed."""
+        ids = {int(number): told for number, told in self.index["schema_ids"].items()}
+        if given is not None and all(n in given and given[n].schema_id == told for n, told in ids.items()):
+            return {number: given[number] for number in ids}
+        told = json.loads(described)
+        sides = {number: Side.parse(told[str(number)]) for number in ids}
+        if given is None:
+            return sides
+        for number, side in sides.items():
+            if number not in given or difference(side, given[number]):
                 raise SchemaError(f"{self.path}: side {number} was written with another schema")
-            sides[int(number)] = side
-        return sides
+        return {number: given[number] for number in ids}
 
 
 class StoredRun:
@@ -95,8 +98,9 @@ class StoredRun:
     def __init__(self, blocks: Blocks, sides: Mapping[int, Side], told: dict[str, Any]) -> None:
         number, rows = int(told["side"]), int(told["rows"])
         first, last = told["buckets"]
-        numbers = (first, last, rows, *told["ts"], *told["ids"])
-        self.ref = RunRef(number, *(int(n) for n in numbers))
+        self.ref = RunRef(number, first, last, rows, *told["ts"], *told["ids"])
+        if any(type(told) is not int for told in self.ref):
+            raise TypeError("a run is told by whole numbers")
         low, high = (int(h) for h in told["hashes"])
         if rows < 1 or rows >= 1 << 32 or not 0 <= low <= high < 1 << 64:
             raise ValueError("a run needs rows, and a range of hashes")
@@ -149,9 +153,8 @@ class StoredRun:
         """A column other than the time, as it lies in the file."""
         column = self._columns.get(field)
         if column is None:
-            kind = self._side.columns[field][1]
             try:
-                column = StoredColumn(self._blocks, kind, self.ref.rows, self._told[field])
+                column = StoredColumn(self._blocks, self._side.layouts[field], self.ref.rows, self._told[field])
             except _DAMAGED as error:
                 path = self._blocks.path
                 raise CorruptionError(path, len(self._blocks.data), "a readable index", str(error)) from error

@@ -53,14 +53,8 @@ def _write(
     told = [_write_run(writer, sides[run.ref.side], run) for run in runs]
     sums = writer.finish()
     used = sorted({run.ref.side for run in runs})
-    index = json.dumps(
-        {
-            "epoch": epoch,
-            "sides": {str(n): {"schema_id": sides[n].schema_id, **sides[n].describe()} for n in used},
-            "runs": told,
-        },
-        separators=(",", ":"),
-    ).encode()
+    index = _json({"epoch": epoch, "schema_ids": {str(n): sides[n].schema_id for n in used}, "runs": told})
+    index += b"\n" + _json({str(n): sides[n].describe() for n in used})
     index += b" " * (-len(index) % 8)
     keys = build_key_filter(_keys(sides, runs))
     meta = index + sums.tobytes() + keys
@@ -68,6 +62,10 @@ def _write(
     tail = pack_footer(footer)
     file.write([meta, tail])
     return footer.file_bytes, tail
+
+
+def _json(told: dict[str, Any]) -> bytes:
+    return json.dumps(told, separators=(",", ":")).encode()
 
 
 def _write_run(writer: BlockWriter, side: Side, run: RunData) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lsmstate import CorruptionError
-from lsmstate.schema import is_payload_type
+from lsmstate.layout import is_payload_type, layout_of
 from lsmstate.sstable.blocks import Blocks
 from lsmstate.sstable.columns import StoredColumn, write_column
 from lsmstate.sstable.format import BLOCK
@@ -25,7 +25,7 @@ def stored(array: pa.Array) -> StoredColumn:
     file.writer.append(b"before")
     told = write_column(file.writer, array)
     file.writer.append(b"after")
-    return StoredColumn(file.blocks(), array.type, len(array), told)
+    return StoredColumn(file.blocks(), layout_of(array.type), len(array), told)
 
 
 def filled(kind: pa.DataType, shape: str) -> pa.Array:
@@ -98,7 +98,7 @@ def test_damage_is_seen_by_the_rows_that_it_hits_and_no_others() -> None:
     hit = 10 * BLOCK // 8
 
     def column() -> StoredColumn:
-        return StoredColumn(Blocks("f", UID, memoryview(bytes(damaged)), sums), array.type, rows, told)
+        return StoredColumn(Blocks("f", UID, memoryview(bytes(damaged)), sums), layout_of(array.type), rows, told)
 
     assert column().take(np.array([0, hit - 1, rows - 1])).to_pylist() == [0, hit - 1, rows - 1]
     with pytest.raises(CorruptionError):
@@ -115,7 +115,7 @@ def test_hostile_offsets_are_corruption_though_their_checksums_are_right(kind: p
     places = [file.writer.append(np.array(offsets, wide).tobytes()), file.writer.append(b"abcdef")]
     blocks = file.blocks()
     for read in (lambda c: c.whole(), lambda c: c.take(np.arange(3))):
-        column = StoredColumn(blocks, kind, 3, {"nulls": 0, "buffers": [None, *places]})
+        column = StoredColumn(blocks, layout_of(kind), 3, {"nulls": 0, "buffers": [None, *places]})
         with pytest.raises(CorruptionError, match="offsets within 6 bytes"):
             read(column)
 
@@ -140,4 +140,4 @@ def test_index_that_does_not_fit_its_type_is_refused(case: str) -> None:
     file.writer.append(bytes(100))
     blocks = file.blocks()
     with pytest.raises(ValueError, match=r"buffer|section|bits"):
-        StoredColumn(blocks, pa.int64(), 3, HOSTILE[case])
+        StoredColumn(blocks, layout_of(pa.int64()), 3, HOSTILE[case])
