@@ -53,6 +53,29 @@ def read_identity(fs: FileSystem, path: str) -> Identity | None:
         raise CorruptionError(where, 0, "the identity of a state", type(error).__name__) from error
 
 
+def find_identity(
+    fs: FileSystem, path: str, sides: Sequence[Side] | None, read_only: bool, builds_on: str | None
+) -> Identity:
+    """The identity of the state to be opened, which has these sides; creates it where a handle may.
+
+    `builds_on` is the candidate that the handle starts from, if any: then there must be a state.
+    """
+    if sides is not None:
+        check_sides(sides)
+    identity = read_identity(fs, path)
+    if identity is None:
+        if builds_on is not None:
+            raise NotAStateError(f"{path}: there is no state, though {builds_on} was prepared in it; bring it back")
+        if read_only:
+            raise NotAStateError(f"{path}: there is no state; a read-only handle cannot create one")
+        if sides is None:
+            raise NotAStateError(f"{path}: there is no state; give sides= to create one")
+        return create(fs, path, sides)
+    if sides is not None:
+        check_same(path, identity.sides, sides)
+    return identity
+
+
 def create(fs: FileSystem, path: str, sides: Sequence[Side]) -> Identity:
     """Makes a new, empty state durable; gives the identity of another creator that was faster."""
     identity = new_identity(sides)

@@ -21,14 +21,13 @@ from iopool import FileSystem, LocalFileSystem, WorkerPool
 from lsmstate.engine import branch, epochs, garbage
 from lsmstate.engine.core import Core, Start
 from lsmstate.engine.flush import make_room, spill_if_full
-from lsmstate.engine.identity import Identity, check_same, check_sides, create, read_identity, settle
+from lsmstate.engine.identity import find_identity, settle
 from lsmstate.engine.intake import Batch, read_rows
 from lsmstate.engine.memtable import Piece
 from lsmstate.engine.poison import PoisonableFileSystem
 from lsmstate.engine.stats import Stats, collect_stats
 from lsmstate.engine.verify import Problem, Progress, verify
 from lsmstate.engine.view import View, check_side
-from lsmstate.errors import NotAStateError
 from lsmstate.keys import TS_MAX, TS_MIN, time_us
 from lsmstate.manifest import names
 from lsmstate.options import Options
@@ -75,6 +74,7 @@ class StateStore:
         options: Options | None = None,
         *,
         line: int = 1,
+        read_only: bool = False,
         fs: FileSystem | None = None,
         pool: WorkerPool | None = None,
         cache: FileCache | None = None,
@@ -82,9 +82,10 @@ class StateStore:
     ) -> StateStore:
         """Opens a state at a candidate that `prepare` has named, or empty: for coordinators that choose by themselves.
 
-        Such a handle prepares further candidates on its line; it neither commits nor restores.
+        Such a handle prepares further candidates on its line; it neither commits nor restores. Only one that starts
+        empty, to write, creates a state where there is none.
         """
-        return cls._opened(path, sides, options, False, fs, pool, cache, attempt, Start(candidate, line))
+        return cls._opened(path, sides, options, read_only, fs, pool, cache, attempt, Start(candidate, line))
 
     @classmethod
     def _opened(
@@ -105,8 +106,9 @@ class StateStore:
         handle = names.new_attempt() if attempt is None else attempt
         if not names.is_attempt(handle):
             raise ValueError(f"attempt must be 1 to 32 digits and small letters, not {handle!r}")
-        identity = _identity(disk, path, sides, read_only)
-        if not read_only and (start is None or start.candidate is None):
+        builds_on = None if start is None else start.candidate
+        identity = find_identity(disk, path, sides, read_only, builds_on)
+        if not read_only and builds_on is None:
             settle(disk, path)
         shared = WorkerPool() if pool is None else pool
         files = FileCache() if cache is None else cache
@@ -262,13 +264,21 @@ class StateStore:
         self._core.check_open()
         return collect_stats(self._core)
 
-    def verify(self, progress: Progress | None = None) -> list[Problem]:
+    def verify(
+        self,
+        progress: Progress | None = None,
+        *,
+        candidates: Sequence[str] | None = None,
+        hashes: tuple[int, int] | None = None,
+    ) -> list[Problem]:
         """Checks every byte and every invariant of all retained epochs; gives what is wrong, nothing if all is well.
 
-        `progress` is called before each file with its name, how many are done, and how many there are.
+        `progress` is called before each file with its name, how many are done, and how many there are. `candidates`
+        names manifests to check instead, oldest first; a handle at a candidate checks that one unless told. `hashes`
+        are the least and the greatest that the key of any row may have.
         """
         self._core.check_open()
-        return verify(self._core, progress)
+        return verify(self._core, progress, candidates, hashes)
 
     def close(self) -> None:
         """Ends the handle. What was not committed is not kept."""
@@ -281,18 +291,3 @@ class StateStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _identity(fs: FileSystem, path: str, sides: Sequence[Side] | None, read_only: bool) -> Identity:
-    if sides is not None:
-        check_sides(sides)
-    identity = read_identity(fs, path)
-    if identity is None:
-        if read_only:
-            raise NotAStateError(f"{path}: there is no state; a read-only handle cannot create one")
-        if sides is None:
-            raise NotAStateError(f"{path}: there is no state; give sides= to create one")
-        return create(fs, path, sides)
-    if sides is not None:
-        check_same(path, identity.sides, sides)
-    return identity

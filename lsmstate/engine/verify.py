@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from lsmstate.engine.core import Core
 
 Progress = Callable[[str, int, int], None]  # what, done, of
+Hashes = tuple[int, int]  # the least and the greatest
+# What a hostile index with right checksums can still make the checks stumble over.
+STUMBLES = (LookupError, ValueError, TypeError, ArithmeticError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +40,59 @@ class Problem:
     epochs: tuple[int, ...]
 
 
-def verify(core: Core, progress: Progress | None = None) -> list[Problem]:
-    """All problems of the epochs that can be opened."""
+def verify(
+    core: Core,
+    progress: Progress | None = None,
+    candidates: Sequence[str] | None = None,
+    hashes: Hashes | None = None,
+) -> list[Problem]:
+    """All problems of the epochs that can be opened, or of some candidates."""
     head = core.head
-    if head.manifest is None:
+    if candidates is None and core.detached:
+        candidates = [] if head.manifest is None else [head.manifest.name]
+    if candidates is not None:
+        pasts = [(_epoch_of(name), name) for name in candidates]
+        pinned = list(candidates)
+    elif head.manifest is not None:
+        pasts = [(past.epoch, past.manifest) for past in head.version.history]
+        pinned = [name for _, name in pasts] + [head.manifest.name]
+        pasts.append((head.version.epoch, names.head(head.number)))
+    else:
         return []
-    pasts = [(past.epoch, past.manifest) for past in head.version.history]
-    pinned = [name for _, name in pasts] + [head.manifest.name]
     pins = [take_pin(core.fs, core.path, name, core.attempt) for name in pinned]
     try:
-        return _verify(core, [*pasts, (head.version.epoch, names.head(head.number))], progress)
+        return _verify(core, pasts, progress, hashes, published=candidates is None)
     finally:
         for pin in pins:
             if pin is not None:
                 pin.release()
 
 
-def _verify(core: Core, pasts: list[tuple[int, str]], progress: Progress | None) -> list[Problem]:
+def _epoch_of(candidate: str) -> int:
+    parsed = names.parse(candidate)
+    if parsed is None:
+        raise ValueError(f"not the name of a candidate: {candidate!r}")
+    return parsed.epoch
+
+
+def _verify(
+    core: Core, pasts: list[tuple[int, str]], progress: Progress | None, hashes: Hashes | None, *, published: bool
+) -> list[Problem]:
     problems: list[Problem] = []
     manifests: list[Manifest] = []
     for epoch, name in pasts:
+        path = f"{core.log.directory}/{name}"
         try:
             manifests.append(core.log.read(name))
         except SnapshotExpired as error:
-            if epoch in [past.epoch for past in core.log.head().version.history]:
-                problems.append(Problem(f"{core.log.directory}/{name}", str(error), (epoch,)))
+            if not published:  # its caller knows whether it was retired meanwhile
+                own = core.fs.kind(path) is None
+                what = "the file is missing" if own else "the full manifest that it leans on is missing"
+                problems.append(Problem(path, what, (epoch,)))
+            elif epoch in [past.epoch for past in core.log.head().version.history]:
+                problems.append(Problem(path, str(error), (epoch,)))
         except (LsmStateError, OSError) as error:
-            problems.append(Problem(f"{core.log.directory}/{name}", str(error), (epoch,)))
+            problems.append(Problem(path, str(error), (epoch,)))
     files: dict[str, tuple[FileRef, list[Manifest]]] = {}
     for manifest in manifests:
         for ref in manifest.version.files.values():
@@ -74,9 +103,17 @@ def _verify(core: Core, pasts: list[tuple[int, str]], progress: Progress | None)
         epochs = tuple(manifest.version.epoch for manifest in users)
         next_id = min(manifest.version.next_id for manifest in users)
         path = f"{core.path}/{names.SST_DIR}/{ref.name}"
-        problems += [Problem(path, what, epochs) for what in _check_file(core, path, ref, next_id)]
+        problems += [Problem(path, what, epochs) for what in _check_file(core, path, ref, next_id, hashes)]
     problems += _check_ids(core, manifests, {problem.path for problem in problems})
     return problems
+
+
+def problems_of(table: SSTable) -> Iterator[str]:
+    """What is wrong inside one open SSTable, whoever wrote it."""
+    try:
+        yield from check_table(table)
+    except STUMBLES as error:
+        yield f"the index does not fit the data: the checks end in {type(error).__name__}"
 
 
 def check_table(table: SSTable) -> Iterator[str]:
@@ -100,7 +137,7 @@ def check_table(table: SSTable) -> Iterator[str]:
             yield f"run {number}: {error}"
 
 
-def _check_file(core: Core, path: str, ref: FileRef, next_id: int) -> Iterator[str]:
+def _check_file(core: Core, path: str, ref: FileRef, next_id: int, hashes: Hashes | None) -> Iterator[str]:
     try:
         table = SSTable(core.fs, path, dict(enumerate(core.sides)), ref)
     except FileNotFoundError:
@@ -112,7 +149,9 @@ def _check_file(core: Core, path: str, ref: FileRef, next_id: int) -> Iterator[s
     for number, run in enumerate(table.runs):
         if run.ref.max_id >= next_id:
             yield f"run {number} has ids from the future"
-    yield from check_table(table)
+        if hashes is not None and not hashes[0] <= run.span.low <= run.span.high <= hashes[1]:
+            yield f"run {number} has rows whose keys do not belong here: their hashes are out of range"
+    yield from problems_of(table)
 
 
 def _check_run(table: SSTable, side: Side, run: StoredRun) -> Iterator[str]:
