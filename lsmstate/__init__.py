@@ -13,6 +13,7 @@ from lsmstate.errors import (
     StoreClosedError,
     StorePoisonedError,
 )
+from lsmstate.join import read_state
 from lsmstate.options import Options
 from lsmstate.schema import Side
 
@@ -34,4 +35,5 @@ __all__ = [
     "StorePoisonedError",
     "View",
     "__version__",
+    "read_state",
 ]

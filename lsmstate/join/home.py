@@ -1,0 +1,195 @@
+"""The home of a join: one directory, shared by the driver and all tasks.
+
+    JOB                       what the state is bound to: job, partitions, sides, interval
+    runs/NUMBER               each run of the query that has worked here, in order; an older one gives up
+    barriers/LINE-EPOCH       the barrier of each epoch (barrier.py)
+    ticks/NUMBER              asks for a batch without data
+    p-00000/ ...              a state of the engine for each partition, a range of key hashes
+
+Documents are written whole under a draft's name, fsynced, and published by a link: exactly one writer wins, and nobody
+ever reads half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from iopool import FileSystem
+from lsmstate.errors import CorruptionError, FencedError, LsmStateError, NotAStateError, SchemaError
+from lsmstate.join.spec import Job, JoinSpec, differences
+from lsmstate.manifest import names
+from lsmstate.manifest.codec import DOCUMENT_MAX_BYTES, decode, encode
+
+JOB = "JOB"
+RUNS = "runs"
+BARRIERS = "barriers"
+TICKS = "ticks"
+_DRAFTS = "drafts"
+_DIRS = (BARRIERS, _DRAFTS, RUNS, TICKS)
+_RUNS_KEPT = 100
+_PARTITION = re.compile(r"p-([0-9]{5})")
+
+
+class Home:
+    """The directory of one join."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self.fs, self.path = fs, path
+
+    def partition(self, number: int) -> str:
+        """Where the state of a partition lies."""
+        return f"{self.path}/p-{number:05d}"
+
+    def partitions_made(self) -> list[int]:
+        """The partitions that have a directory, ascending."""
+        matches = (_PARTITION.fullmatch(name) for name in self.fs.list_dir(self.path))
+        return sorted(int(match[1]) for match in matches if match is not None)
+
+    def listed(self, directory: str) -> list[str]:
+        """The names in one of the directories, in order."""
+        return sorted(self.fs.list_dir(f"{self.path}/{directory}"))
+
+    def numbers(self, directory: str) -> list[int]:
+        """The numbers that are the names in one of the directories, ascending."""
+        return sorted(int(name) for name in self.listed(directory) if name.isascii() and name.isdigit())
+
+    # ---- documents
+
+    def publish(self, directory: str, name: str, body: Mapping[str, Any]) -> bool:
+        """Makes a document durable under its name; False if another writer was faster."""
+        draft = f"{self.path}/{_DRAFTS}/{uuid.uuid4().hex}"
+        file = self.fs.create(draft)
+        try:
+            file.write([encode(name, dict(body))])
+            file.sync()
+        finally:
+            file.close()
+        where = f"{self.path}/{directory}" if directory else self.path
+        try:
+            self.fs.link(draft, f"{where}/{name}")
+        except FileExistsError:
+            return False
+        finally:
+            self.fs.unlink(draft)
+        self.fs.sync_dir(where)
+        return True
+
+    def read(self, directory: str, name: str) -> dict[str, Any] | None:
+        """A published document; None if there is none."""
+        path = f"{self.path}/{directory}/{name}" if directory else f"{self.path}/{name}"
+        try:
+            data = self.fs.read(path, DOCUMENT_MAX_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return decode(path, data, name)[1]
+
+    def remove(self, directory: str, name: str) -> None:
+        """Removes a document; another may have been faster."""
+        with contextlib.suppress(FileNotFoundError):
+            self.fs.unlink(f"{self.path}/{directory}/{name}")
+
+    # ---- the job
+
+    def bind(self, spec: JoinSpec) -> None:
+        """Binds a new directory to a join, or finds it bound to this one. Raises if it is bound to another."""
+        stored = self.job()
+        if stored is None:
+            self._create(spec)
+            stored = self.job()
+        assert stored is not None
+        bound = Job.parse(f"{self.path}/{JOB}", stored)
+        if bound.name != spec.job:
+            told = f"the state of job {bound.name!r}, not of {spec.job!r}"
+            raise NotAStateError(f"{self.path}: {told}; name another state=")
+        changed = differences(stored, spec)
+        if changed:
+            raise SchemaError(
+                f"{self.path}: the join has changed since the state was made: {'; '.join(changed)}. "
+                "Continue it as it was, or start anew with another state= and another checkpointLocation"
+            )
+
+    def job(self) -> dict[str, Any] | None:
+        """What the state is bound to; None if it does not exist."""
+        kind = self.fs.kind(self.path)
+        if kind is not None and kind != "dir":
+            raise NotAStateError(f"{self.path}: is not a directory; name another state=")
+        return self.read("", JOB)
+
+    def _create(self, spec: JoinSpec) -> None:
+        missing, at = [], self.path
+        while self.fs.kind(at) is None:
+            missing.append(at)
+            at = at.rpartition("/")[0] or "/"
+        for made in reversed(missing):
+            self.fs.make_dir(made)
+            self.fs.sync_dir(made.rpartition("/")[0] or "/")
+        foreign = [name for name in sorted(self.fs.list_dir(self.path)) if name not in _DIRS]
+        if foreign:
+            raise NotAStateError(f"{self.path}: holds {foreign[0]!r} and is no state of a join; name another state=")
+        for name in _DIRS:
+            self.fs.make_dir(f"{self.path}/{name}")
+        self.fs.sync_dir(self.path)
+        self.publish("", JOB, spec.describe())
+
+    # ---- runs
+
+    def enter_run(self, query: str, run: str, epoch: int) -> int:
+        """The number of this run of the query; registers it if it is new.
+
+        Raises FencedError if a newer run works here, and LsmStateError if another query does, or if the state does not
+        belong to the checkpoint of this one.
+        """
+        while True:
+            numbers = self.numbers(RUNS)
+            last = self._run(numbers[-1]) if numbers else None
+            if last is None:
+                self._check_first(epoch)
+            elif last["query"] != query:
+                raise LsmStateError(
+                    f"{self.path}: the state belongs to query {last['query']}, this is query {query}. Two queries "
+                    "cannot share a state. If the checkpoint was deleted: bring it back, or delete the state too"
+                )
+            elif last["run"] == run:
+                return numbers[-1]
+            elif any(self._run(number)["run"] == run for number in numbers[:-1]):
+                raise FencedError(f"{self.path}: run {run} was replaced by run {last['run']} of the same query")
+            number = numbers[-1] + 1 if numbers else 1
+            if self.publish(RUNS, f"{number:08d}", {"query": query, "run": run}):
+                for old in numbers[:-_RUNS_KEPT]:
+                    self.remove(RUNS, f"{old:08d}")
+
+    def _run(self, number: int) -> dict[str, Any]:
+        return self.read(RUNS, f"{number:08d}") or {"run": None, "query": None}
+
+    def _check_first(self, epoch: int) -> None:
+        if epoch != 1:
+            raise LsmStateError(
+                f"{self.path}: the state is new, but the query is at batch {epoch - 1}: the state was deleted or "
+                "moved. Bring it back, or start the query with a new checkpointLocation"
+            )
+
+
+def is_home(fs: FileSystem, path: str) -> bool:
+    """Whether a directory is the home of a join, or what is left of one that has lost its JOB."""
+    if fs.kind(path) != "dir":
+        return False
+    listed = fs.list_dir(path)
+    if names.STATE in listed or (JOB not in listed and BARRIERS not in listed):
+        return False
+    kinds = {name: fs.kind(f"{path}/{name}") for name in listed}
+    if kinds.get(BARRIERS) == "dir":
+        return JOB in listed or any(_PARTITION.fullmatch(name) and kind == "dir" for name, kind in kinds.items())
+    try:
+        return kinds.get(JOB) == "file" and Home(fs, path).job() is not None
+    except CorruptionError:
+        return False  # a file of somebody else that has this name
+
+
+def home_of(fs: FileSystem, path: str) -> str | None:
+    """The home that a directory is a partition of; None if it is none."""
+    above, _, name = path.rpartition("/")
+    return above if _PARTITION.fullmatch(name) and is_home(fs, above) else None

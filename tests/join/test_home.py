@@ -1,0 +1,141 @@
+"""The home of a join: bound to one join, worked on by one run of one query."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lsmstate import CorruptionError, FencedError, LsmStateError, NotAStateError, SchemaError
+from lsmstate.join.home import Home, home_of, is_home
+from lsmstate.manifest.codec import encode
+from tests.support.join_home import QUERY, RUN, JoinHome, join_spec
+from tests.support.simfs import SimFileSystem
+
+PATH = "/state/home"
+
+
+@pytest.fixture
+def fs() -> SimFileSystem:
+    return SimFileSystem()
+
+
+@pytest.fixture
+def home(fs: SimFileSystem) -> Home:
+    made = Home(fs, PATH)
+    made.bind(join_spec(PATH))
+    return made
+
+
+# ---- binding
+
+
+def test_home_is_bound_once_and_found_again(home: Home) -> None:
+    home.bind(replace(join_spec(PATH), retain=99, watermark_us=(0, 0)))  # those may change
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"job": "other"}, NotAStateError, "the state of job 'ads', not of 'other'"),
+        ({"partitions": 4}, SchemaError, "partitions was 3 and is now 4"),
+        ({"upper_s": 7}, SchemaError, "the upper bound of within was"),
+        ({"title": "name"}, SchemaError, "missing 'title'; unknown 'name'"),
+    ],
+)
+def test_home_of_another_join_is_refused(
+    home: Home, change: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        home.bind(join_spec(PATH, **change))  # type: ignore[arg-type]
+
+
+def test_damaged_job_is_never_written_anew(home: Home) -> None:
+    data = home.fs.read(f"{PATH}/JOB", 1 << 20)
+    for bad in (data[:-5], encode("JOB", {}), encode("JOB", {**home.read("", "JOB"), "sides": 7})):  # type: ignore[dict-item]
+        home.fs.unlink(f"{PATH}/JOB")
+        file = home.fs.create(f"{PATH}/JOB")
+        file.write([bad])
+        file.close()
+        with pytest.raises(CorruptionError, match="JOB"):
+            home.bind(join_spec(PATH))
+
+
+def test_directory_of_somebody_else_is_refused() -> None:
+    fs = SimFileSystem.of({f"{PATH}/photos/cat.jpg": b"x"})
+    with pytest.raises(NotAStateError, match="holds 'photos'"):
+        Home(fs, PATH).bind(join_spec(PATH))
+    assert fs.list_dir(PATH) == ["photos"]
+
+
+def test_home_is_told_from_other_directories(fs: SimFileSystem) -> None:
+    join = JoinHome(PATH, fs=fs).epochs(1)
+    assert is_home(fs, PATH)
+    assert not is_home(fs, f"{PATH}/p-00000")
+    assert not is_home(fs, f"{PATH}/JOB")
+    assert not is_home(fs, "/nothing")
+    assert home_of(fs, f"{PATH}/p-00000") == PATH
+    assert home_of(fs, f"{PATH}/barriers") is None
+    assert home_of(fs, PATH) is None
+    fs.unlink(f"{PATH}/JOB")
+    assert is_home(fs, PATH)  # what is left of one
+    assert join.home.partitions_made() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "tree", [{"/d/JOB": b"mine"}, {"/d/barriers": None}, {"/d/p-00000": None}, {"/d/JOB": None}, {"/d/STATE": b""}]
+)
+def test_directory_of_somebody_else_is_no_home(tree: dict[str, bytes | None]) -> None:
+    assert not is_home(SimFileSystem.of(tree), "/d")
+
+
+# ---- runs
+
+
+def test_all_tasks_of_a_run_get_its_number(home: Home) -> None:
+    assert [home.enter_run(QUERY, RUN, epoch) for epoch in (1, 1, 2)] == [1, 1, 1]
+
+
+def test_next_run_of_the_query_gets_the_next_number(home: Home) -> None:
+    home.enter_run(QUERY, "one", 1)
+    assert home.enter_run(QUERY, "two", 4) == 2
+    assert home.enter_run(QUERY, "two", 5) == 2
+
+
+def test_replaced_run_is_fenced(home: Home) -> None:
+    home.enter_run(QUERY, "one", 1)
+    home.enter_run(QUERY, "two", 1)
+    with pytest.raises(FencedError, match="run one was replaced by run two"):
+        home.enter_run(QUERY, "one", 2)
+
+
+def test_other_query_is_refused(home: Home) -> None:
+    home.enter_run(QUERY, RUN, 1)
+    with pytest.raises(LsmStateError, match=f"belongs to query {QUERY}, this is query other"):
+        home.enter_run("other", "run", 1)
+    assert home.listed("runs") == ["00000001"]
+
+
+def test_state_that_was_deleted_is_missed(home: Home) -> None:
+    with pytest.raises(LsmStateError, match="the state is new, but the query is at batch 6: the state was deleted"):
+        home.enter_run(QUERY, RUN, 7)
+    assert home.listed("runs") == []
+
+
+def test_damaged_run_is_not_passed_over(home: Home) -> None:
+    home.enter_run(QUERY, "one", 1)
+    path = f"{PATH}/runs/00000001"
+    data = home.fs.read(path, 1 << 20)
+    home.fs.unlink(path)
+    file = home.fs.create(path)
+    file.write([data[:-3]])
+    file.close()
+    with pytest.raises(CorruptionError, match="runs/00000001"):
+        home.enter_run(QUERY, "two", 2)
+
+
+def test_old_runs_are_removed_and_numbers_go_on(home: Home) -> None:
+    for number in range(1, 131):
+        assert home.enter_run(QUERY, f"run {number}", 1) == number
+    assert len(home.listed("runs")) < 110
+    assert home.enter_run(QUERY, "run 130", 1) == 130
