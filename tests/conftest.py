@@ -1,11 +1,14 @@
-"""What all tests share: figures that a run reports at its end."""
+"""What all tests share: figures that a run reports at its end, and one Spark session a process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Figures:
@@ -41,6 +44,16 @@ _FIGURES = pytest.StashKey[Figures]()
 def figures(request: pytest.FixtureRequest) -> Figures:
     """Where tests add to the figures of the run."""
     return request.config.stash[_FIGURES]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session of this process, with two cores and retries. A process has but one: nothing else may stop it."""
+    from tests.support.spark_session import make_session  # here, because most tests need no pyspark
+
+    session = make_session()
+    yield session
+    session.stop()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,7 +4,7 @@ import os
 import random
 import secrets
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -186,17 +186,6 @@ def test_no_columns_are_refused() -> None:
 def test_columns_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match=r"differ in length: \[2, 1\]"):
         hash_keys([pa.array([1, 2]), pa.array([1])])
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """Start a small quiet Spark for the module."""
-    builder = SparkSession.builder.master("local[1]").appName("test_hashing")
-    builder = builder.config("spark.ui.enabled", False).config("spark.driver.host", "127.0.0.1")
-    builder = builder.config("spark.ui.showConsoleProgress", False).config("spark.log.level", "OFF")
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
 
 
 @pytest.mark.spark

@@ -90,10 +90,11 @@ def rewrite_index(path: Path, change: Any) -> None:
     content = path.read_bytes()
     footer = unpack_footer(str(path), memoryview(content))
     data = content[: footer.data_bytes]
-    index = json.loads(content[footer.data_bytes :][: footer.index_bytes])
+    runs, _, described = content[footer.data_bytes :][: footer.index_bytes].partition(b"\n")
+    index = json.loads(runs)
     keys = content[footer.data_bytes + footer.index_bytes + footer.sums_bytes : -FOOTER_BYTES]
     change(index)
-    text = json.dumps(index).encode()
+    text = json.dumps(index).encode() + b"\n" + described
     text += b" " * (-len(text) % 8)
     blocks = [data[at : at + BLOCK] for at in range(0, len(data), BLOCK)]
     sums = np.array([xxhash.xxh3_64_intdigest(b, seed=block_seed(footer.uid, n)) for n, b in enumerate(blocks)], "<u8")

@@ -1,0 +1,145 @@
+"""Columns of the two inputs: which are keys, which is the time, what comes out, and as which types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from lsmstate.errors import SchemaError
+from lsmstate.schema import Side
+from lsmstate.spark.spans import Span, span_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+On: TypeAlias = str | Sequence[str | tuple[str, str]]
+Inputs: TypeAlias = "tuple[DataFrame, DataFrame]"
+_INTEGRAL = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_FLAT = {
+    T.ByteType: pa.int8(),
+    T.ShortType: pa.int16(),
+    T.IntegerType: pa.int32(),
+    T.LongType: pa.int64(),
+    T.FloatType: pa.float32(),
+    T.DoubleType: pa.float64(),
+    T.StringType: pa.string(),
+    T.BinaryType: pa.binary(),
+    T.BooleanType: pa.bool_(),
+    T.DateType: pa.date32(),
+    T.TimestampType: pa.timestamp("us", tz="UTC"),
+    T.TimestampNTZType: pa.timestamp("us"),
+}
+_DELAY = "spark.watermarkDelayMs"
+
+
+def join_keys(on: On) -> list[tuple[str, str]]:
+    """The key columns of both sides, pair by pair."""
+    pairs = [(key, key) if isinstance(key, str) else key for key in ([on] if isinstance(on, str) else on)]
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise ValueError(f"on: {pair!r} is neither a column name nor a pair of them, such as ('ad_id', 'id')")
+    if not pairs:
+        raise ValueError("on: name at least one key column")
+    return pairs
+
+
+def side_of(name: str, frame: DataFrame, keys: list[str], time: str, retention: timedelta) -> Side:
+    """An input as a side of the state: keys of whole numbers become int64, times microseconds."""
+    fields = []
+    for field in frame.schema.fields:
+        kind = arrow_type(field.dataType)
+        if kind is None:
+            raise SchemaError(
+                f"{name}: column {field.name!r} is {field.dataType.simpleString()}, which is not supported yet; "
+                "cast it to a flat type, or leave it out"
+            )
+        if field.name in keys and isinstance(field.dataType, _INTEGRAL):
+            kind = pa.int64()
+        fields.append(pa.field(field.name, kind))
+    names = [field.name for field in fields]
+    for column in (*keys, time):
+        if column not in names:
+            raise SchemaError(f"{name}: no column {column!r}; there are {', '.join(names)}")
+    if not isinstance(frame.schema[time].dataType, T.TimestampType | T.TimestampNTZType):
+        kind_name = frame.schema[time].dataType.simpleString()
+        raise SchemaError(f"{name}: time {time!r} is {kind_name}; cast it to timestamp")
+    return Side(name, pa.schema(fields), keys, time, retention)
+
+
+def check_they_meet(sides: tuple[Side, Side]) -> None:
+    """Raises unless keys and times of both sides can be compared."""
+    pairs = [*zip(sides[0].keys, sides[1].keys, strict=True), (sides[0].time, sides[1].time)]
+    for what, (one, other) in zip(["keys"] * len(sides[0].keys) + ["times"], pairs, strict=True):
+        kinds = sides[0].schema.field(one).type, sides[1].schema.field(other).type
+        if kinds[0] != kinds[1]:
+            raise SchemaError(
+                f"the {what} {one!r} ({kinds[0]}) and {other!r} ({kinds[1]}) cannot be compared; cast one of them"
+            )
+
+
+def watermark_delays(inputs: Inputs, time: tuple[str, str], watermark: tuple[Span, Span] | None) -> tuple[int, int]:
+    """How late rows may come, per side, in microseconds: as told, or as the inputs' withWatermark says."""
+    if watermark is not None:
+        if not isinstance(watermark, tuple | list) or len(watermark) != 2:
+            raise ValueError(f"watermark: give one delay a side, such as ('10 seconds', '1 minute'), not {watermark!r}")
+        left, right = (span_us(span, "watermark") for span in watermark)
+        if left < 0 or right < 0:
+            raise ValueError(f"watermark: {watermark!r} must not be negative")
+        return left, right
+    found = []
+    for name, frame, column in zip(("left", "right"), inputs, time, strict=True):
+        delay = frame.schema[column].metadata.get(_DELAY)
+        if delay is None:
+            raise ValueError(
+                f"{name}: no watermark; give watermark=('10 seconds', '10 seconds'), "
+                f"or call withWatermark({column!r}, ...) on the input"
+            )
+        found.append(int(delay) * 1000)
+    return found[0], found[1]
+
+
+def output_columns(
+    inputs: Inputs, keys: list[tuple[str, str]], suffixes: tuple[str, str]
+) -> tuple[T.StructType, tuple[int, ...]]:
+    """The columns of the result, and where they come from: left ones, then right ones.
+
+    A key of the same name on both sides comes once; other names that clash get the suffixes. Names that differ only in
+    the case of letters clash too, as they do in Spark.
+    """
+    left, right = (frame.schema.fields for frame in inputs)
+    once = {one for one, other in keys if one == other}
+    clash = {f.name.lower() for f in left} & {f.name.lower() for f in right} - {name.lower() for name in once}
+    fields, picks = [], []
+    for number, field in enumerate([*left, *right]):
+        is_right = number >= len(left)
+        if is_right and field.name in once:
+            continue
+        name = field.name + suffixes[is_right] if field.name.lower() in clash else field.name
+        fields.append(T.StructField(name, field.dataType, True))
+        picks.append(number)
+    names = [field.name.lower() for field in fields]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SchemaError(f"the result would have {', '.join(twice)} twice; give other suffixes=, or rename a column")
+    taken = sorted(name for name in names if name.startswith("__"))
+    if taken:
+        raise SchemaError(f"names that begin with '__' are lsmstate's own: rename {', '.join(taken)}")
+    return T.StructType(fields), tuple(picks)
+
+
+def arrow_schema(columns: T.StructType) -> pa.Schema:
+    """The result's columns as tasks emit them."""
+    return pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.fields])
+
+
+def arrow_type(kind: T.DataType) -> pa.DataType | None:
+    """The Arrow type of a Spark type; None for those that a state cannot hold yet."""
+    if isinstance(kind, T.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, T.StringType) and kind != T.StringType():
+        return None  # a collation: equal to it is not what is equal to us
+    return _FLAT.get(type(kind))

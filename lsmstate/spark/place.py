@@ -1,0 +1,50 @@
+"""Where in a query a task runs: which partition, which batch, which query and run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from lsmstate.errors import LsmStateError
+from lsmstate.join.partition import partition_of
+from lsmstate.join.spec import JoinSpec
+from lsmstate.spark.wiring import HASH
+
+_PROPERTIES = ("streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of one task. Epochs count from 1, Spark's batches from 0."""
+
+    partition: int
+    epoch: int
+    query: str
+    run: str
+
+    @classmethod
+    def here(cls, spec: JoinSpec) -> Place:
+        """Asks Spark."""
+        context = TaskContext.get()
+        told = [None if context is None else context.getLocalProperty(name) for name in _PROPERTIES]
+        batch, query, run = told
+        if context is None or batch is None or query is None or run is None:
+            raise LsmStateError("stream_join works in streaming queries only: start it with writeStream")
+        if context.partitionId() >= spec.partitions:
+            raise _shifted(spec)
+        return cls(context.partitionId(), int(batch) + 1, query, run)
+
+    def check_rows(self, spec: JoinSpec, chunk: pa.Table) -> None:
+        """Raises if rows of another partition arrive: then Spark has renumbered the tasks."""
+        hashes = chunk.column(HASH).to_numpy()
+        if len(hashes) and (partition_of(hashes, spec.partitions) != self.partition).any():
+            raise _shifted(spec)
+
+
+def _shifted(spec: JoinSpec) -> LsmStateError:
+    return LsmStateError(
+        f"{spec.path}: the result of stream_join stands behind another stream in a union, which renumbers its tasks. "
+        "Put it first in the union, or give it a shuffle of its own: joined.repartition(...)"
+    )

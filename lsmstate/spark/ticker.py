@@ -1,0 +1,115 @@
+"""The ticker: a streaming source without rows that makes Spark run a batch when it is told to.
+
+United with the two inputs, it lets an epoch happen without new data. Its offset is the highest number among the empty
+files in the state's `ticks` directory; whoever wants a batch creates the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from iopool import FileSystem, LocalFileSystem
+from lsmstate.errors import LsmStateError
+from lsmstate.join.home import TICKS, Home
+from lsmstate.join.reading import job_of
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+    _NEEDS_WRAPPER = False
+except ImportError:  # Spark 4.1
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands in."""
+
+    _NEEDS_WRAPPER = True
+_WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = "lsmstate_ticker"
+
+
+class Ticker(DataSource):
+    """`spark.readStream.format("lsmstate_ticker")`, with the options `path` and `columns`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The columns of the streams it is united with."""
+        return StructType.fromJson(json.loads(self.options["columns"]))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        """The reader of its offsets."""
+        return TickReader(self.options["path"])
+
+
+class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets that grow when told, and no rows."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def initialOffset(self) -> dict[str, int]:
+        """Before the first tick."""
+        return {"tick": 0}
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:  # Spark 4.1 gives no arguments
+        """The last tick."""
+        return {"tick": last_tick(LocalFileSystem(), self._path)}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing to prepare: ticks that come while the query drains its sources are obeyed too."""
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """None: there are no rows."""
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Nothing."""
+        return iter(())
+
+
+def ticker_of(session: SparkSession, path: str, columns: StructType) -> DataFrame:
+    """The ticker of a state as a stream with these columns.
+
+    Where Spark cannot ask a Python source whether it knows availableNow, it would on its account run all input of the
+    other sources in one batch; a setting of the session lets it go on in batches.
+    """
+    session.dataSource.register(Ticker)
+    if _NEEDS_WRAPPER:
+        session.conf.set(_WRAPPER, "true")
+    return session.readStream.format(FORMAT).option("path", path).option("columns", columns.json()).load()
+
+
+def last_tick(fs: FileSystem, path: str) -> int:
+    """The number of ticks so far."""
+    try:
+        return max(Home(fs, path).numbers(TICKS), default=0)
+    except FileNotFoundError:
+        raise LsmStateError(
+            f"{path}: the state is gone. Bring it back, or start anew with another state= and checkpointLocation"
+        ) from None
+
+
+def tick(state: str) -> None:
+    """Asks the query that works on this state for one more batch, without data. It evicts what the watermark allows."""
+    fs = LocalFileSystem()
+    home = Home(fs, fs.resolve(state))
+    job_of(home)
+    numbers = home.numbers(TICKS)
+    with contextlib.suppress(FileExistsError):  # another has asked at the same moment: one batch serves both
+        fs.create(f"{home.path}/{TICKS}/{max(numbers, default=0) + 1:012d}").close()
+    for old in numbers[:-1]:
+        home.remove(TICKS, f"{old:012d}")
