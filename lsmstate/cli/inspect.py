@@ -10,9 +10,11 @@ from typing import Any
 from rich.console import Console
 
 from iopool import LocalFileSystem
+from lsmstate.cli import inspect_join, join_report
 from lsmstate.cli.state_report import describe
-from lsmstate.cli.terminal import Cell, Commands, console, fields, heading, table, write_json
-from lsmstate.cli.wording import count_text, cut, epochs_text, size_text, span_text, time_text
+from lsmstate.cli.terminal import Cell, Commands, console, fields, heading, note_partition, table, write_json
+from lsmstate.cli.wording import columns_text, count_text, cut, epochs_text, kept_text, size_text, span_text, time_text
+from lsmstate.join.home import home_of, is_home
 
 _BUCKETS_SHOWN = 24  # of a side
 _FILES_SHOWN = 40
@@ -23,22 +25,29 @@ def add(commands: Commands) -> None:
     """Describes the command."""
     parser = commands.add_parser(
         "inspect",
-        help="a state: epochs, sides, buckets, files, sizes, watermark",
+        help="a state or a join: epochs, sides, buckets, files, sizes, watermark",
         description="Shows what a state holds. Reads manifests only, and may run beside a job that writes.",
     )
-    parser.add_argument("state", metavar="STATE", help="the directory of a state")
+    parser.add_argument("state", metavar="STATE", help="the directory of a state, or of a join (its state=)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the report."""
-    fs = LocalFileSystem()
-    report = describe(fs, fs.resolve(arguments.state))
+    fs, out = LocalFileSystem(), console()
+    path = fs.resolve(arguments.state)
+    join = is_home(fs, path)
+    report = join_report.describe(fs, path) if join else describe(fs, path)
     if arguments.json:
         write_json(report)
+    elif join:
+        inspect_join.show(out, report)
     else:
-        _show(console(), report)
+        _show(out, report)
+        home = home_of(fs, path)
+        if home is not None:
+            note_partition(out, "inspect", home)
     return 0
 
 
@@ -105,12 +114,10 @@ def _side_pairs(side: dict[str, Any]) -> list[tuple[str, str]]:
     rows = f"{count_text(side['rows'], 'row')} in {count_text(side['runs'], 'run')}"
     if side["rows"]:
         rows += f", from {time_text(side['min_ts_us'])} to {time_text(side['max_ts_us'])}"
-    kept = "all rows kept" if side["retention_us"] is None else f"rows kept {span_text(side['retention_us'])}"
-    columns = [f"{c['name']} {c['type']}{'' if c['nullable'] else ' not null'}" for c in side["columns"]]
     return [
         (f"{side['number']} {side['name']}", rows),
-        ("", f"key {', '.join(side['keys'])}; time {side['time']}; {kept}; buckets of {span_text(side['bucket_us'])}"),
-        ("", f"columns: {', '.join(columns)}"),
+        ("", kept_text(side)),
+        ("", columns_text(side)),
     ]
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from iopool import FileSystem
-from lsmstate.cli.sstable_report import problems_of
 from lsmstate.engine.identity import Identity, read_identity
-from lsmstate.engine.verify import Problem
+from lsmstate.engine.verify import Problem, problems_of
 from lsmstate.errors import LsmStateError
 from lsmstate.manifest import names
 from lsmstate.manifest.log import Manifest, ManifestLog

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from lsmstate.engine.verify import check_table
+from lsmstate.engine.verify import STUMBLES, problems_of
 from lsmstate.errors import CorruptionError
 from lsmstate.keys import bucket_end, bucket_start
 from lsmstate.schema import Side
@@ -17,8 +16,6 @@ from lsmstate.sstable.format import BLOCK, FOOTER_BYTES, VERSION, uid_of
 from lsmstate.sstable.reader import SSTable, StoredRun
 
 _SECTIONS = ("bloom", "directory", "hash", "time", "id")
-# What a hostile index with right checksums can still make the checks stumble over.
-STUMBLES = (LookupError, ValueError, TypeError, ArithmeticError, MemoryError)
 
 
 def describe(table: SSTable) -> dict[str, Any]:
@@ -165,11 +162,3 @@ def _checks(table: SSTable) -> dict[str, Any]:
         "bad_blocks": table.blocks.bad_blocks(),
         "problems": list(problems_of(table)),
     }
-
-
-def problems_of(table: SSTable) -> Iterator[str]:
-    """What is wrong inside one open SSTable, whoever wrote it."""
-    try:
-        yield from check_table(table)
-    except STUMBLES as error:
-        yield f"the index does not fit the data: the checks end in {type(error).__name__}"

@@ -7,6 +7,7 @@ meanwhile: if it retires an epoch under the reader, the reader starts again.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 from iopool import FileSystem
@@ -38,7 +39,10 @@ def describe(fs: FileSystem, path: str) -> dict[str, Any]:
         "schema": "lsmstate.inspect/1",
         "path": path,
         "id": identity.store_id,
-        "sides": [_side(number, side, version) for number, side in enumerate(identity.sides)],
+        "sides": [
+            describe_side(number, side, _runs_of(version, number), version.watermark)
+            for number, side in enumerate(identity.sides)
+        ],
         "head": {
             "epoch": version.epoch,
             "publication": head.number,
@@ -122,8 +126,12 @@ def _epochs(manifests: list[Manifest], errors: dict[int, Exception]) -> list[dic
     return [found[epoch] for epoch in sorted(found)]
 
 
-def _side(number: int, side: Side, version: Version) -> dict[str, Any]:
-    runs = [run for ref in version.files.values() for run in ref.runs if run.side == number]
+def _runs_of(version: Version, side: int) -> list[RunRef]:
+    return [run for ref in version.files.values() for run in ref.runs if run.side == side]
+
+
+def describe_side(number: int, side: Side, runs: Sequence[RunRef], watermark_us: int | None) -> dict[str, Any]:
+    """A side, and what runs of it hold."""
     return {
         "number": number,
         "name": side.name,
@@ -136,15 +144,15 @@ def _side(number: int, side: Side, version: Version) -> dict[str, Any]:
         "runs": len(runs),
         "min_ts_us": min((run.min_ts for run in runs), default=None),
         "max_ts_us": max((run.max_ts for run in runs), default=None),
-        "retired_until_us": _cut(side, version),
+        "retired_until_us": _cut(side, watermark_us),
     }
 
 
-def _cut(side: Side, version: Version) -> int | None:
+def _cut(side: Side, watermark_us: int | None) -> int | None:
     """The last time that the watermark has retired."""
-    if version.watermark is None or side.retention_us is None:
+    if watermark_us is None or side.retention_us is None:
         return None
-    return version.watermark - side.retention_us
+    return watermark_us - side.retention_us
 
 
 def _buckets(sides: tuple[Side, ...], version: Version) -> list[dict[str, Any]]:
@@ -163,7 +171,7 @@ def _buckets(sides: tuple[Side, ...], version: Version) -> list[dict[str, Any]]:
 def _bucket(sides: tuple[Side, ...], version: Version, run: RunRef) -> dict[str, Any]:
     side = sides[run.side]
     start, end = bucket_start(run.first_bucket, side.bucket_us), bucket_end(run.last_bucket, side.bucket_us)
-    cut = _cut(side, version)
+    cut = _cut(side, version.watermark)
     state = "live" if cut is None or cut < start else "retired" if cut >= end else "partly retired"
     return {
         "side": run.side,

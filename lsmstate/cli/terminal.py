@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, TypeAlias
@@ -59,6 +60,13 @@ def fields(out: Console, pairs: Iterable[tuple[str, str]]) -> None:
     for name, value in pairs:
         grid.add_row(Text(f"  {safe(name)}"), Text(safe(value)))
     _print(out, grid)
+
+
+def note_partition(out: Console, command: str, home: str) -> None:
+    """Says that what was shown is a part of something, and how to see the whole."""
+    out.print()
+    told = "this is one partition of a join, which knows what counts in it; leave it to the join, and see"
+    fields(out, [("NOTE", f"{told} lsmstate {command} {shlex.quote(home)}")])
 
 
 def table(out: Console, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:

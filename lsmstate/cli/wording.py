@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,8 @@ def span_text(span_us: int | None) -> str:
     """A length of time as `1h 30m`."""
     if span_us is None:
         return "for ever"
+    if span_us < 0:
+        return f"-{span_text(-span_us)}"
     parts, rest = [], span_us
     for unit, size in _UNITS_US:
         count, rest = divmod(rest, size)
@@ -84,13 +87,13 @@ def count_text(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def epochs_text(epochs: Iterable[int]) -> str:
+def epochs_text(epochs: Iterable[int], noun: str = "epoch", plural: str = "epochs") -> str:
     """Epochs as `epochs 3 to 7, 9`, `epoch 4` or `no epoch`."""
     ordered = sorted(set(epochs))
     if not ordered:
-        return "no epoch"
+        return f"no {noun}"
     parts = [_range_text(group) for group in _neighbours(ordered)]
-    return f"{'epoch' if len(ordered) == 1 else 'epochs'} {', '.join(parts)}"
+    return f"{noun if len(ordered) == 1 else plural} {', '.join(parts)}"
 
 
 def _neighbours(ordered: Sequence[int]) -> list[list[int]]:
@@ -107,3 +110,15 @@ def _range_text(group: Sequence[int]) -> str:
     if len(group) < 3:
         return ", ".join(map(str, group))
     return f"{group[0]} to {group[-1]}"
+
+
+def kept_text(side: Mapping[str, Any]) -> str:
+    """How a side of a report is looked up, and how long its rows are kept."""
+    kept = "all rows kept" if side["retention_us"] is None else f"rows kept {span_text(side['retention_us'])}"
+    return f"key {', '.join(side['keys'])}; time {side['time']}; {kept}; buckets of {span_text(side['bucket_us'])}"
+
+
+def columns_text(side: Mapping[str, Any]) -> str:
+    """The columns of a side of a report."""
+    columns = [f"{c['name']} {c['type']}{'' if c['nullable'] else ' not null'}" for c in side["columns"]]
+    return f"columns: {', '.join(columns)}"

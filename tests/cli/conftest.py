@@ -11,6 +11,9 @@ import pytest
 
 from lsmstate.cli import main
 from tests.support import cli_state
+from tests.support.join_home import JoinHome
+
+JOIN_LAST = 5  # with three epochs retained: 3 to 5 can be read
 
 
 @dataclass(frozen=True)
@@ -49,3 +52,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def state(built: Path, tmp_path: Path) -> Path:
     """A state of its own, to be damaged."""
     return Path(shutil.copytree(built, tmp_path / "state"))
+
+
+@pytest.fixture(scope="session")
+def sound_join(tmp_path_factory: pytest.TempPathFactory) -> JoinHome:
+    return JoinHome(tmp_path_factory.mktemp("join") / "home").epochs(JOIN_LAST)
+
+
+@pytest.fixture
+def join(sound_join: JoinHome, tmp_path: Path) -> JoinHome:
+    """A join of its own, to be damaged."""
+    return JoinHome(shutil.copytree(sound_join.path, tmp_path / "home"))
