@@ -1,0 +1,112 @@
+"""One streaming join in a JVM of its own: `python -m bench.spark_child ENGINE MASTER PARTITIONS INPUT WORK`.
+
+ENGINE is `lsmstate`, `ceiling` (the plan of lsmstate with a task that only counts, and hands back as many rows as the
+join would), `rocksdb` (Spark's join, changelog checkpointing, state format 4) or `hdfs` (Spark's join, its default
+store). All read the same files, one a side and batch, and write to the noop sink. Prints a JSON list: milliseconds and
+rows of every batch, and the milliseconds of our slowest task.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import lsmstate.spark.plan
+from lsmstate.join.spec import JoinSpec
+from lsmstate.spark import progress, stream_join
+from lsmstate.spark.wiring import Wiring
+
+LEFT = "key bigint, ts timestamp, amount double, tag string"
+RIGHT = "key bigint, ts timestamp, price double, label string"
+_STATE = "spark.sql.streaming.stateStore"
+_ROCKSDB = {
+    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.join.stateFormatVersion": "4",
+}
+
+
+def session(master: str, partitions: int, engine: str) -> SparkSession:
+    """A session for one engine."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "6g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        **(_ROCKSDB if engine == "rocksdb" else {}),
+    }
+    builder = SparkSession.builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def joined(spark: SparkSession, engine: str, partitions: int, rows: str, work: str) -> DataFrame:
+    """The join by one engine."""
+    left, right = (
+        spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(f"{rows}/{side}")
+        for side, columns in (("left", LEFT), ("right", RIGHT))
+    )
+    if engine in ("rocksdb", "hdfs"):
+        a, b = left.withWatermark("ts", "1 hour").alias("a"), right.withWatermark("ts", "1 hour").alias("b")
+        near = "b.ts >= a.ts - interval 20 seconds and b.ts <= a.ts + interval 20 seconds"
+        return a.join(b, F.expr(f"a.key = b.key and {near}"))
+    if engine == "ceiling":
+        lsmstate.spark.plan.make_task = counting_task
+    return stream_join(
+        left,
+        right,
+        on="key",
+        time=("ts", "ts"),
+        within=("-20 seconds", "20 seconds"),
+        watermark=("1 hour", "1 hour"),
+        state=f"{work}/state",
+        partitions=partitions,
+    )
+
+
+def counting_task(spec: JoinSpec, wiring: Wiring) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A task that takes all rows, and gives half as many: what a join with one match for each left row gives."""
+    schema, picks = wiring.result_schema(), wiring.picks
+    slots = [*wiring.of_side[0], *wiring.of_side[1]]
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            half = batch.slice(0, batch.num_rows // 2)
+            columns = [half.column(wiring.names[slots[pick]]) for pick in picks]
+            arrays = [column.cast(field.type) for column, field in zip(columns, schema, strict=False)]
+            yield pa.RecordBatch.from_arrays([*arrays, pa.nulls(half.num_rows, pa.string())], schema=schema)
+
+    return task
+
+
+def main(engine: str, master: str, partitions: int, rows: str, work: str) -> None:
+    """Runs the join to its end."""
+    spark = session(master, partitions, engine)
+    result = joined(spark, engine, partitions, rows, work)
+    writer = result.writeStream.format("noop").option("checkpointLocation", f"{work}/checkpoint")
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    busy = {epoch.batch_id: epoch.busy_ms for epoch in progress(query)} if engine == "lsmstate" else {}
+    told = [
+        {"ms": p.durationMs["triggerExecution"], "rows": p.numInputRows, "busy_ms": busy.get(p.batchId)}
+        for p in query.recentProgress
+    ]
+    sys.stdout.write(json.dumps(told) + "\n")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5])
