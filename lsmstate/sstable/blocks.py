@@ -132,14 +132,13 @@ class Blocks:
             asked[first - low] = asked[last - low] = True
             self._verify((low + np.flatnonzero(asked & ~self._marks[low:high])).tolist())
 
-    def need(self, places: Iterable[int], size: int) -> None:
+    def need(self, places: Sequence[int], size: int) -> None:
         """Verifies the blocks under `size` bytes at a few places, without the cost of arrays. Requires: 1 to BLOCK."""
         good, last = self._good, size - 1
-        for at in places:
-            if not good[at >> _SHIFT]:
-                self._verify((at >> _SHIFT,))
-            if not good[at + last >> _SHIFT]:
-                self._verify((at + last >> _SHIFT,))
+        blocks = {at >> _SHIFT for at in places}
+        if last:
+            blocks.update([at + last >> _SHIFT for at in places])
+        self._verify([number for number in blocks if not good[number]])
 
     def need_ranges(self, ranges: Iterable[tuple[int, int]]) -> None:
         """The same for ranges of any length."""
@@ -235,7 +234,8 @@ class Section:
             if self._is_worth_all() or width * span > BLOCK:
                 self.touch()
             else:
-                self._blocks.need([start + row * width for row in rows], width * span)
+                size = 1 if span == 1 and ALIGN % width == 0 else width * span  # such a value lies in one block
+                self._blocks.need([start + row * width for row in rows], size)
 
     def _touch_few_ranges(self, ranges: list[tuple[int, int]]) -> None:
         if not self._good:
@@ -262,7 +262,7 @@ class Section:
         else:
             self._blocks.touch_many(self.start + starts, self.start + ends)
 
-    def numbers(self, code: Literal["B", "i", "q"]) -> memoryview:
+    def numbers(self, code: Literal["B", "i", "I", "q", "Q"]) -> memoryview:
         """Its bytes as numbers for single look-ups. Requires: what is read of them was touched."""
         return self._blocks.data[self.start : self.end].cast(code)
 

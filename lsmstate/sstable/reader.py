@@ -65,7 +65,7 @@ class SSTable:
         self.blocks = Blocks(path, footer.uid, file[: footer.data_bytes], sums)
         self.key_filter = KeyFilter(path, meta[footer.index_bytes + footer.sums_bytes :])
         try:
-            runs, _, described = bytes(meta[: footer.index_bytes]).partition(b"\n")
+            runs, _, described = str(meta[: footer.index_bytes], "utf-8").partition("\n")
             self.index: dict[str, Any] = json.loads(runs)
             self.epoch = int(self.index["epoch"])
             self.sides = self._sides(sides, described)
@@ -77,7 +77,7 @@ class SSTable:
         if expect is not None and tuple(run.ref for run in self.runs) != expect.runs:
             raise CorruptionError(path, footer.data_bytes, "the runs named in the manifest", "others")
 
-    def _sides(self, given: Mapping[int, Side] | None, described: bytes) -> dict[int, Side]:
+    def _sides(self, given: Mapping[int, Side] | None, described: str) -> dict[int, Side]:
         """The sides of the runs. What the file tells of them is parsed only where it is needed."""
         ids = {int(number): told for number, told in self.index["schema_ids"].items()}
         if given is not None and all(n in given and given[n].schema_id == told for n, told in ids.items()):
@@ -133,6 +133,35 @@ class StoredRun:
             raise CorruptionError(self._blocks.path, self._directory.start, f"rows up to {self.ref.rows}", "others")
         return starts, ends
 
+    def find_few(self, slots: list[int], hashes: list[int], wide: int) -> tuple[list[int], list[int]] | None:
+        """For a few hashes and their slots in the directory: which of them the run holds, and at which rows.
+
+        Without the cost of arrays. None if a slot has more than `wide` rows.
+        """
+        self._directory.touch_few(slots, span=2)
+        directory, limit = self._directory.numbers("I"), self.ref.rows
+        who: list[int] = []
+        rows: list[int] = []
+        for number, slot in enumerate(slots):
+            start, end = directory[slot], directory[slot + 1]
+            if not start <= end <= limit:
+                raise CorruptionError(self._blocks.path, self._directory.start, f"rows up to {limit}", "others")
+            if end - start > wide:
+                return None
+            for row in range(start, end):
+                who.append(number)
+                rows.append(row)
+        self._hash.touch_few(rows)
+        stored = self._hash.numbers("Q")
+        same = [n for n, row in enumerate(rows) if stored[row] == hashes[who[n]]]
+        return [who[n] for n in same], [rows[n] for n in same]
+
+    def few_times(self, rows: list[int]) -> list[int]:
+        """The event times of a few rows, as plain numbers."""
+        self._time.touch_few(rows)
+        times = self._time.numbers("q")
+        return [times[row] for row in rows]
+
     def hashes(self, rows: I64 | None = None) -> U64:
         return _picked(self._hash, _U64, rows)
 
@@ -179,3 +208,4 @@ def _picked(section: Section, kind: np.dtype[D], rows: I64 | None) -> npt.NDArra
         return section.array(kind)
     section.touch_rows(rows)
     return section.array(kind)[rows]
+

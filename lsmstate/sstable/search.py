@@ -14,9 +14,11 @@ import numpy.typing as npt
 from lsmstate.keys import I64, U64
 from lsmstate.sstable.filters import bloom_masks, directory_bits
 from lsmstate.sstable.order import Index
+from lsmstate.sstable.reader import StoredRun
 from lsmstate.sstable.run import Run
 
 Before = Callable[[U64, I64], npt.NDArray[np.bool_]]
+_FEW = 48  # probes that pass a run's filter, below which Python is quicker than numpy
 _WIDE = 16  # rows of a slot beyond which a binary search is cheaper than comparing all
 
 
@@ -46,16 +48,24 @@ class Probes:
 
 def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, Index]]:
     """Pairs (index of a probe, row of the run) with equal hashes and an accepted time, at most `pairs_max` at once."""
-    first = int(np.searchsorted(probes.hashes, np.uint64(run.span.low), "left"))
-    last = int(np.searchsorted(probes.hashes, np.uint64(run.span.high), "right"))
+    first = int(probes.hashes.searchsorted(np.uint64(run.span.low), "left"))
+    last = int(probes.hashes.searchsorted(np.uint64(run.span.high), "right"))
     if first == last:
         return
     hashes = probes.hashes[first:last]
     asked = probes.filtered(run, first, last)
     if not len(asked):
         return
-    starts, ends = run.slot_rows(run.span.spread(hashes[asked], 1 << directory_bits(run.ref.rows)))
+    inside = run.ref.min_ts >= probes.latest_low and run.ref.max_ts <= probes.earliest_high
+    slots = run.span.spread(hashes[asked], 1 << directory_bits(run.ref.rows))
     asked += first
+    if len(asked) <= _FEW and isinstance(run, StoredRun):
+        few = _few(run, probes, asked, slots, inside, pairs_max)
+        if few is not None:
+            if len(few[0]):
+                yield few
+            return
+    starts, ends = run.slot_rows(slots)
     wide = ends - starts > _WIDE
     if wide.any():
         at = asked[wide]
@@ -64,7 +74,6 @@ def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, In
         yield from _expanded(at, low, high, pairs_max)
         narrow = ~wide
         asked, starts, ends = asked[narrow], starts[narrow], ends[narrow]
-    inside = run.ref.min_ts >= probes.latest_low and run.ref.max_ts <= probes.earliest_high
     for who, rows in _expanded(asked, starts, ends, pairs_max):
         same = np.flatnonzero(run.hashes(rows) == probes.hashes[who])
         who, rows = who[same], rows[same]
@@ -75,6 +84,21 @@ def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, In
                 who, rows = who[good], rows[good]
         if len(rows):
             yield who, rows
+
+
+def _few(
+    run: StoredRun, probes: Probes, asked: Index, slots: I64, inside: bool, pairs_max: int
+) -> tuple[Index, Index] | None:
+    """The pairs of a few probes, one by one: below some dozens that is quicker than arrays. None if there are many."""
+    found = run.find_few(slots.tolist(), probes.hashes[asked].tolist(), min(_WIDE, pairs_max // len(asked)))
+    if found is None:
+        return None
+    at, rows = found
+    if rows and not inside:
+        low, high, times = probes.low_ts[asked].tolist(), probes.high_ts[asked].tolist(), run.few_times(rows)
+        good = [n for n, ts in enumerate(times) if low[at[n]] <= ts <= high[at[n]]]
+        at, rows = [at[n] for n in good], [rows[n] for n in good]
+    return asked[np.array(at, np.int64)], np.array(rows, np.int64)
 
 
 def _expanded(who: Index, starts: I64, ends: I64, pairs_max: int) -> Iterator[tuple[Index, Index]]:

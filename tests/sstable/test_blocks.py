@@ -79,7 +79,7 @@ def test_flipped_bit_is_seen_when_its_block_is_needed(at: int) -> None:
     data = np.random.default_rng(1).bytes(3 * BLOCK + 64)
     blocks = reread(flipped(data, at), data)
     block = at // BLOCK
-    blocks.need((number * BLOCK for number in range(4) if number != block), 1)
+    blocks.need([number * BLOCK for number in range(4) if number != block], 1)
     blocks.need_ranges([(0, block * BLOCK), ((block + 1) * BLOCK, len(data))])
     for _ in range(2):
         with pytest.raises(CorruptionError) as error:
