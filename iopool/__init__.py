@@ -1,8 +1,9 @@
-"""File I/O and the threads that do it: a leaf that knows nothing of the engine."""
+"""File I/O, the threads that do it and the memory it waits for: a leaf that knows nothing of the engine."""
 
-from iopool.errors import JobLost, PoolBusy, PoolClosed
+from iopool.errors import JobLost, MemoryTimeout, PoolBusy, PoolClosed
 from iopool.fs import Bytes, FileLock, FileSystem, Kind, LocalFileSystem, WritableFile
 from iopool.lane import LaneMetrics
+from iopool.memory import MemoryAccount, MemoryController, MemoryUsage
 from iopool.pool import Lane, WorkerPool
 from iopool.ticket import Ticket
 
@@ -15,6 +16,10 @@ __all__ = [
     "Lane",
     "LaneMetrics",
     "LocalFileSystem",
+    "MemoryAccount",
+    "MemoryController",
+    "MemoryTimeout",
+    "MemoryUsage",
     "PoolBusy",
     "PoolClosed",
     "Ticket",

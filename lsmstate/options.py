@@ -13,12 +13,14 @@ class Options:
         disk work while the next rows are probed.
     retain: how many epochs can be read, restored and branched.
     batch_rows: the largest batch that scans and probes hand out.
+    auto_compact: merge runs in the background. Without it, only `compact` does.
     group_access: files 0660 and directories 0770, where writers and readers are different users.
     """
 
     memtable_bytes: int = 4 << 20
     retain: int = 10
     batch_rows: int = 64 << 10
+    auto_compact: bool = True
     group_access: bool = False
 
     def __post_init__(self) -> None:

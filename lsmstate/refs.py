@@ -23,12 +23,35 @@ class RunRef(NamedTuple):
 
 
 class FileRef(NamedTuple):
-    """One SSTable: its name, its size, the digest of its footer (which covers all of it), and its runs in key order."""
+    """One SSTable: its name, its size, the digest of its footer (which covers all of it), and its runs in key order.
+
+    left: what a version still reads of each run, where compaction has taken the older buckets out of some: a run
+    narrowed to the later ones, or None. Without it, all. folded: tombstones with smaller ids kill nothing in it.
+    """
 
     name: str
     size_bytes: int
     digest: str
     runs: tuple[RunRef, ...]
+    left: tuple[RunRef | None, ...] | None = None
+    folded: int = 0
+
+    @property
+    def parts(self) -> tuple[RunRef | None, ...]:
+        """What is read of each run."""
+        return self.runs if self.left is None else self.left
+
+    @property
+    def live(self) -> list[RunRef]:
+        """What is read of the file."""
+        return [part for part in self.parts if part is not None]
+
+
+def narrowed(run: RunRef, first_bucket: int, min_ts: int, rows: int) -> RunRef | None:
+    """What is left of a run once its rows before `min_ts`, the start of a bucket, are elsewhere; None if nothing is."""
+    if not rows:
+        return None
+    return run._replace(first_bucket=max(run.first_bucket, first_bucket), min_ts=max(run.min_ts, min_ts), rows=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +62,22 @@ class Tombstone:
     start_ts: int
     end_ts: int
     id: int
+
+    def can_kill(self, file: FileRef) -> bool:
+        """Whether a file may hold rows that it kills."""
+        return self.id >= file.folded and any(
+            run.side == self.side and run.min_id < self.id and run.min_ts < self.end_ts and run.max_ts >= self.start_ts
+            for run in file.live
+        )
+
+    def covers(self, other: Tombstone) -> bool:
+        """Whether it kills all that another one kills."""
+        return (
+            self.side == other.side
+            and self.start_ts <= other.start_ts
+            and self.end_ts >= other.end_ts
+            and self.id >= other.id
+        )
 
 
 def with_tombstone(tombstones: tuple[Tombstone, ...], new: Tombstone) -> tuple[Tombstone, ...]:

@@ -92,7 +92,7 @@ def test_index_and_sections_are_as_described(state: Path) -> None:
         }
         columns = [column["buffers"] for column in run["columns"] if column is not None]
         places = [run[name] for name in ("bloom", "directory", "hash", "time", "id")]
-        for at, length, told in places + [place for buffers in columns for place in buffers if place is not None]:
+        for at, length, told in sorted(places + [p for buffers in columns for p in buffers if p is not None]):
             assert at == -(-ends[-1] // 64) * 64
             assert not any(file.bytes[ends[-1] : at])
             seed = (int.from_bytes(file.uid[:8], "little") + at * 0x9E3779B97F4A7C15) % 2**64

@@ -82,7 +82,7 @@ def _begun(barrier: Barrier) -> dict[str, Any]:
 
 def _runs(versions: Sequence[Version], side: int | None = None) -> list[RunRef]:
     refs = (ref for version in versions for ref in version.files.values())
-    return [run for ref in refs for run in ref.runs if side in (None, run.side)]
+    return [run for ref in refs for run in ref.live if side in (None, run.side)]
 
 
 def _bytes(version: Version) -> int:
@@ -93,7 +93,7 @@ def _side(job: Job, number: int, versions: Sequence[Version], barrier: Barrier |
     """A side in all partitions; its bytes by its share of rows in each file."""
     shared = 0
     for ref in (ref for version in versions for ref in version.files.values()):
-        mine, in_file = sum(run.rows for run in ref.runs if run.side == number), sum(run.rows for run in ref.runs)
+        mine, in_file = sum(run.rows for run in ref.live if run.side == number), sum(run.rows for run in ref.live)
         shared += ref.size_bytes * mine // max(in_file, 1)
     watermark = None if barrier is None else barrier.watermark
     told = describe_side(number, job.sides[number], _runs(versions, number), watermark)

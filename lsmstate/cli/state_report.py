@@ -52,7 +52,7 @@ def describe(fs: FileSystem, path: str) -> dict[str, Any]:
             "meta": plain_json(dict(version.meta)),
         },
         "watermark_us": version.watermark,
-        "rows": sum(run.rows for ref in version.files.values() for run in ref.runs),
+        "rows": sum(run.rows for ref in version.files.values() for run in ref.live),
         "file_bytes": sum(ref.size_bytes for ref in version.files.values()),
         "epochs": _epochs(manifests, errors),
         "buckets": _buckets(identity.sides, version),
@@ -95,7 +95,7 @@ def read_retained(log: ManifestLog, head: Head) -> tuple[list[Manifest], dict[in
 
 def _check_sides(log: ManifestLog, identity: Identity, version: Version) -> None:
     """A manifest from anywhere may name sides that the state does not have."""
-    for number in [run.side for ref in version.files.values() for run in ref.runs]:
+    for number in [run.side for ref in version.files.values() for run in ref.live]:
         if not 0 <= number < len(identity.sides):
             raise CorruptionError(log.directory, 0, f"runs of {len(identity.sides)} sides", f"side {number}")
 
@@ -112,7 +112,7 @@ def _epochs(manifests: list[Manifest], errors: dict[int, Exception]) -> list[dic
             "line": version.line,
             "manifest": manifest.name,
             "files": len(files),
-            "rows": sum(run.rows for ref in files.values() for run in ref.runs),
+            "rows": sum(run.rows for ref in files.values() for run in ref.live),
             "bytes": sum(ref.size_bytes for ref in files.values()),
             "watermark_us": version.watermark,
             "added_files": None if known is None else len(files.keys() - known.keys()),
@@ -127,7 +127,7 @@ def _epochs(manifests: list[Manifest], errors: dict[int, Exception]) -> list[dic
 
 
 def _runs_of(version: Version, side: int) -> list[RunRef]:
-    return [run for ref in version.files.values() for run in ref.runs if run.side == side]
+    return [run for ref in version.files.values() for run in ref.live if run.side == side]
 
 
 def describe_side(number: int, side: Side, runs: Sequence[RunRef], watermark_us: int | None) -> dict[str, Any]:
@@ -159,8 +159,8 @@ def _buckets(sides: tuple[Side, ...], version: Version) -> list[dict[str, Any]]:
     """Rows by side and range of buckets, as their runs cover them; bytes by the share of rows in each file."""
     found: dict[tuple[int, int, int], dict[str, Any]] = {}
     for ref in version.files.values():
-        in_file = sum(run.rows for run in ref.runs)
-        for run in ref.runs:
+        in_file = sum(run.rows for run in ref.live)
+        for run in ref.live:
             entry = found.setdefault((run.side, run.first_bucket, run.last_bucket), _bucket(sides, version, run))
             entry["rows"] += run.rows
             entry["runs"] += 1
@@ -190,10 +190,10 @@ def _file(ref: FileRef, manifests: list[Manifest]) -> dict[str, Any]:
         "name": ref.name,
         "bytes": ref.size_bytes,
         "digest": ref.digest,
-        "rows": sum(run.rows for run in ref.runs),
-        "runs": len(ref.runs),
-        "min_ts_us": min((run.min_ts for run in ref.runs), default=None),
-        "max_ts_us": max((run.max_ts for run in ref.runs), default=None),
+        "rows": sum(run.rows for run in ref.live),
+        "runs": len(ref.live),
+        "min_ts_us": min((run.min_ts for run in ref.live), default=None),
+        "max_ts_us": max((run.max_ts for run in ref.live), default=None),
         "epochs": [m.version.epoch for m in manifests if ref.name in m.version.files],
     }
 

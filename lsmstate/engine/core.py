@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from iopool import WorkerPool
+from lsmstate.engine.compactor import Compactor
 from lsmstate.engine.files import FileSources
 from lsmstate.engine.flush import Sealed
 from lsmstate.engine.garbage import Collector
@@ -78,6 +79,7 @@ class Core:
         self.fenced: FencedError | None = None
         self.views: weakref.WeakSet[View] = weakref.WeakSet()
         self.collector = Collector()
+        self.compactor = Compactor(self)
         self._sources = FileSources(self)
         self._numbers = itertools.count(1)
         self._pid = os.getpid()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from lsmstate.engine.memtable import Memtable
 from lsmstate.errors import EpochError, FencedError
 from lsmstate.manifest.log import Head, Manifest
 from lsmstate.manifest.version import Past, Version
-from lsmstate.refs import Tombstone
+from lsmstate.refs import FileRef
 
 if TYPE_CHECKING:
     from lsmstate.engine.core import Core
@@ -38,6 +39,7 @@ def prepare(core: Core, epoch: int, meta: Mapping[str, Any] | None) -> Manifest:
     if epoch <= last:
         raise EpochError(f"epoch {epoch} is not after {last}, the last one committed; epochs only go forward")
     flush(core)
+    core.compactor.adopt()
     version = replace(
         _trimmed(core),
         epoch=epoch,
@@ -48,6 +50,8 @@ def prepare(core: Core, epoch: int, meta: Mapping[str, Any] | None) -> Manifest:
     with core.swap_lock:
         core.working = version
         core.prepared = manifest
+    if core.detached:  # nobody will commit here: this is as far as an epoch comes
+        core.compactor.kick()
     return manifest
 
 
@@ -152,6 +156,7 @@ def _publish(core: Core, manifest: Manifest) -> None:
         core.head = head
         core.prepared = None
     collect(core)
+    core.compactor.kick()
 
 
 def _has_written(core: Core) -> bool:
@@ -199,22 +204,21 @@ def _checked_meta(meta: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _trimmed(core: Core) -> Version:
-    """The working version without files that the watermark has retired as a whole, and spent tombstones."""
+    """The working version without what the watermark has retired, run by run, and without spent tombstones."""
     version = core.working
     if version.watermark is not None:
-        cuts = [None if s.retention_us is None else version.watermark - s.retention_us for s in core.sides]
-        version = version.without(
-            name
-            for name, ref in version.files.items()
-            if all((cut := cuts[run.side]) is not None and run.max_ts <= cut for run in ref.runs)
-        )
-    tombstones = tuple(t for t in version.tombstones if _can_kill(version, t))
-    return replace(version, tombstones=tombstones)
+        retired = [-math.inf if s.retention_us is None else version.watermark - s.retention_us for s in core.sides]
+        files: dict[str, FileRef] = {}
+        for name, ref in version.files.items():
+            alive = [part is not None and part.max_ts > retired[part.side] for part in ref.parts]
+            if any(alive):
+                files[name] = ref if all(alive) else _without(ref, alive)
+        if files != version.files:
+            version = replace(version, files=files)
+    spent = [t for t in version.tombstones if not any(t.can_kill(ref) for ref in version.files.values())]
+    return replace(version, tombstones=tuple(t for t in version.tombstones if t not in spent)) if spent else version
 
 
-def _can_kill(version: Version, t: Tombstone) -> bool:
-    return any(
-        run.side == t.side and run.min_id < t.id and run.min_ts < t.end_ts and run.max_ts >= t.start_ts
-        for ref in version.files.values()
-        for run in ref.runs
-    )
+def _without(ref: FileRef, alive: list[bool]) -> FileRef:
+    left = tuple(part if keep else None for part, keep in zip(ref.parts, alive, strict=True))
+    return ref if left == ref.parts else ref._replace(left=left)

@@ -17,13 +17,13 @@ _ASK_MAX = 64  # keys to look up in a filter; a wider range is read without aski
 
 
 class FileSource:
-    """One run of a file."""
+    """One run of a file, or what is left of it: `ref` says from which time on."""
 
     __slots__ = ("_core", "_file", "_number", "ref")
 
-    def __init__(self, core: Core, file: FileRef, number: int) -> None:
+    def __init__(self, core: Core, file: FileRef, number: int, ref: RunRef) -> None:
         self._core, self._file, self._number = core, file, number
-        self.ref: RunRef = file.runs[number]
+        self.ref = ref
 
     def open(self, low_ts: int, high_ts: int) -> Run | None:
         """The run; None if the file's key filter knows that no bucket between the two times holds a row."""
@@ -60,6 +60,11 @@ class FileSources:
         if last is not None and last[0] is version.files:
             return last[1]
         files = version.files.values()
-        sources = [FileSource(self._core, file, number) for file in files for number in range(len(file.runs))]
+        sources = [
+            FileSource(self._core, file, number, part)
+            for file in files
+            for number, part in enumerate(file.parts)
+            if part is not None
+        ]
         self._last = (version.files, sources)
         return sources

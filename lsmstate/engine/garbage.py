@@ -8,9 +8,10 @@ go before the files that they name. What cannot be proven unreachable stays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from lsmstate.engine.merge_note import noted
 from lsmstate.engine.pins import live_pins
 from lsmstate.errors import CorruptionError, LsmStateError, SnapshotExpired
 from lsmstate.manifest import names
@@ -24,6 +25,7 @@ class Collector:
     """What a handle knows of retained manifests, so that each is read once; and what it has removed."""
 
     reach: dict[str, tuple[str, int, frozenset[str]]] = field(default_factory=dict)
+    unreadable: set[str] = field(default_factory=set)  # torn candidates, or damaged ones
     files_removed: int = 0
     last_error: str | None = None
 
@@ -34,19 +36,20 @@ def collect(core: Core) -> None:
     assert head.manifest is not None
     retained = {past.manifest for past in head.version.history} | {head.manifest.name}
     first = head.version.history[0].epoch if head.version.history else head.version.epoch
-    _safely(core, lambda: _collect(core, retained, first))
+    _safely(core, lambda: _collect(core, retained, first, _merging(core)))
 
 
 def retire(core: Core, first: int) -> None:
     """Removes what only epochs before `first` reach, in a state of candidates. As `collect`, it never raises."""
 
     def work() -> None:
+        merging = _merging(core)
         kept = set()
         for name in core.fs.list_dir(core.log.directory):
             parsed = names.parse(name)
             if parsed is not None and parsed.epoch >= first:
                 kept.add(name)
-        _collect(core, kept, first)
+        _collect(core, kept, first, merging)
 
     _safely(core, work)
 
@@ -58,7 +61,13 @@ def _safely(core: Core, work: Callable[[], None]) -> None:
         core.collector.last_error = f"{type(error).__name__}: {error}"
 
 
-def _collect(core: Core, retained: set[str], first: int) -> None:
+def _merging(core: Core) -> set[str]:
+    """The files that notes protect. Asked before anything else: a note goes only after a manifest names its file, so
+    one that is gone by now has left a manifest that will be seen."""
+    return {str(replace(name, kind="sst")) for name in noted(core.fs, core.path)}
+
+
+def _collect(core: Core, retained: set[str], first: int, merging: set[str]) -> None:
     fs, head, collector = core.fs, core.head, core.collector
     pinned, attempts = live_pins(fs, core.path)
     extra = pinned - retained
@@ -67,18 +76,23 @@ def _collect(core: Core, retained: set[str], first: int) -> None:
     reach = collector.reach
     manifests = retained | {reach[name][0] for name in retained if name in reach}
     heads = {reach[name][1] for name in retained if name in reach}
-    for name in fs.list_dir(core.log.directory):
+    listed = fs.list_dir(core.log.directory)
+    if not core.detached and any((names.parse_head(name) or 0) > head.number for name in listed):
+        return  # overtaken: what to keep is for the other one to say
+    for name in listed:
         number, parsed = names.parse_head(name), names.parse(name)
         retired_head = number is not None and number < head.number and number not in heads
         retired = parsed is not None and parsed.epoch < first and name not in manifests
         if retired_head or retired:
             _unlink(core, f"{core.log.directory}/{name}")
+    if collector.unreadable:
+        return
     directory = f"{core.path}/{names.SST_DIR}"
     used = core.files_in_use().union(*(reach[name][2] for name in retained if name in reach))
     gone = set()
     for name in fs.list_dir(directory):
         parsed = names.parse(name)
-        if parsed is None or parsed.epoch >= first or name in used or parsed.attempt in attempts:
+        if parsed is None or parsed.epoch >= first or name in used or name in merging or parsed.attempt in attempts:
             continue
         if _unlink(core, f"{directory}/{name}"):
             gone.add(name)
@@ -89,16 +103,19 @@ def _collect(core: Core, retained: set[str], first: int) -> None:
 def _learn(core: Core, collector: Collector, retained: set[str], pinned: set[str]) -> None:
     """Knows of each retained manifest its base, its head and its files; raises if one cannot be read.
 
-    In a state of candidates a torn one may lie about: it was never complete, and reaches nothing.
+    In a state of candidates a torn one may lie about. It was never complete, and reaches nothing; but a damaged one
+    looks the same, and may come back from a copy: while there is one, no file is removed.
     """
+    collector.unreadable = set()
     known = {manifest.name: manifest for manifest in (core.head.manifest, core.prepared) if manifest is not None}
     for name in retained - collector.reach.keys():
         try:
             manifest = known.get(name) or core.log.read(name)
         except CorruptionError:
-            if core.detached:
-                continue
-            raise
+            if not core.detached:
+                raise
+            collector.unreadable.add(name)
+            continue
         except SnapshotExpired:
             if name in pinned:
                 continue  # its reader came too late, and has been told

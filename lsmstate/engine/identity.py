@@ -21,7 +21,7 @@ from lsmstate.manifest.codec import DOCUMENT_MAX_BYTES, decode, encode
 from lsmstate.schema import Side, difference
 
 SIDES_MAX = 128  # numbers above are the engine's own
-_DIRS = (names.MANIFEST_DIR, names.SST_DIR, names.PIN_DIR)
+_DIRS = (names.MANIFEST_DIR, names.SST_DIR, names.PIN_DIR, names.MERGE_DIR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +110,16 @@ def make_dirs(fs: FileSystem, path: str) -> None:
 
 def settle(fs: FileSystem, path: str) -> None:
     """Makes durable what a writer is about to build on: the process before it may have died between a link and its
-    fsync. Creates what copies of a state tend to lose: empty directories."""
-    for name in _DIRS:
-        fs.make_dir(f"{path}/{name}")
+    fsync."""
+    make_missing(fs, path)
     for directory in (f"{path}/{names.SST_DIR}", f"{path}/{names.MANIFEST_DIR}", path):
         fs.sync_dir(directory)
+
+
+def make_missing(fs: FileSystem, path: str) -> None:
+    """Creates what copies of a state tend to lose: empty directories."""
+    for name in _DIRS:
+        fs.make_dir(f"{path}/{name}")
 
 
 def write_identity(fs: FileSystem, path: str, identity: Identity) -> None:

@@ -101,10 +101,6 @@ class Memtable:
         return tuple(piece for pieces in self._pieces.values() for piece in pieces)
 
     def runs(self, sides: Sequence[Side]) -> list[RunData]:
-        """All rows as runs to store, in key order."""
-        runs = []
-        for side, kind in enumerate(sides):
-            mine = [piece for piece in self.pieces() if piece.ref.side == side]
-            if mine:
-                runs += join_pieces(side, kind, mine).run().split()
-        return runs
+        """All rows as runs to store: one of each side, whatever buckets they lie in. Compaction gathers buckets."""
+        by_side = [[piece for piece in self.pieces() if piece.ref.side == side] for side in range(len(sides))]
+        return [join_pieces(side, sides[side], mine).run() for side, mine in enumerate(by_side) if mine]

@@ -27,6 +27,7 @@ from lsmstate.sstable.sparse import SPARSE_ROWS, gather
 if TYPE_CHECKING:
     from lsmstate.engine.view import View
 
+_BATCH_BYTES = 32 << 20  # of rows with the average size of their run
 _COALESCE_ROWS = 4 << 10  # smaller batches are joined, larger ones are not worth a copy
 
 
@@ -82,7 +83,8 @@ def _probe_part(
         run = source.open(earliest, latest)
         if run is None:
             continue
-        for who, rows in search(run, probes, view.batch_rows):
+        pairs_max = max(1, min(view.batch_rows, _BATCH_BYTES // run.row_bytes))
+        for who, rows in search(run, probes, pairs_max, source.ref.min_ts):
             view.check_open()
             dead = view.killed(run, rows)
             if dead is not None:

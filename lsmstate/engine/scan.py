@@ -12,11 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from lsmstate.keys import I64, TS_MAX, TS_MIN
+from lsmstate.refs import RunRef
 from lsmstate.sstable.order import Index, bucket_numbers
 from lsmstate.sstable.run import Run
 
 if TYPE_CHECKING:
     from lsmstate.engine.view import View
+
+Part = tuple[Run, RunRef]
 
 
 def scan(view: View, side: int, start: int | None, end: int | None, ordered: bool) -> Iterator[pa.RecordBatch]:
@@ -29,10 +32,10 @@ def scan(view: View, side: int, start: int | None, end: int | None, ordered: boo
             yield from _scan_cluster(view, side, cluster, low, high, ordered)
 
 
-def _clusters(view: View, side: int, low: int, high: int) -> Iterator[list[Run]]:
-    """Runs that share buckets, by time."""
+def _clusters(view: View, side: int, low: int, high: int) -> Iterator[list[Part]]:
+    """Runs that share buckets, by time; each with what is read of it."""
     sources = sorted(view.sources(side, low, high), key=lambda s: (s.ref.first_bucket, s.ref.last_bucket, s.ref.min_id))
-    cluster: list[Run] = []
+    cluster: list[Part] = []
     last = 0
     for source in sources:
         if cluster and source.ref.first_bucket > last:
@@ -41,16 +44,16 @@ def _clusters(view: View, side: int, low: int, high: int) -> Iterator[list[Run]]
         run = source.open(low, high)
         if run is not None:
             last = max(last, source.ref.last_bucket) if cluster else source.ref.last_bucket
-            cluster.append(run)
+            cluster.append((run, source.ref))
     if cluster:
         yield cluster
 
 
 def _scan_cluster(
-    view: View, side: int, runs: list[Run], low: int, high: int, ordered: bool
+    view: View, side: int, parts: list[Part], low: int, high: int, ordered: bool
 ) -> Iterator[pa.RecordBatch]:
-    picked = [_picked(view, run, low, high) for run in runs]
-    refs = [run.ref for run in runs]
+    runs, refs = [run for run, _ in parts], [ref for _, ref in parts]
+    picked = [_picked(view, run, max(low, ref.min_ts), high) for run, ref in parts]
     spread = max(r.last_bucket for r in refs) > min(r.first_bucket for r in refs)
     if not spread and not ordered:
         for run, rows in zip(runs, picked, strict=True):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from iopool import LaneMetrics
+from lsmstate.engine.compactor import CompactionStats
 
 if TYPE_CHECKING:
     from lsmstate.engine.core import Core
@@ -42,6 +43,7 @@ class Stats:
     files_collected: int
     collection_error: str | None
     lanes: dict[str, LaneMetrics]
+    compaction: CompactionStats
 
 
 def collect_stats(core: Core) -> Stats:
@@ -51,7 +53,7 @@ def collect_stats(core: Core) -> Stats:
         memtables = [*(s.memtable for s in core.sealed), core.memtable]
         pieces = [piece for memtable in memtables for piece in memtable.pieces()]
         sealed = len(core.sealed)
-    refs = [run for ref in version.files.values() for run in ref.runs] + [piece.ref for piece in pieces]
+    refs = version.parts() + [piece.ref for piece in pieces]
     sides = []
     for number, side in enumerate(core.sides):
         mine = [ref for ref in refs if ref.side == number]
@@ -81,4 +83,5 @@ def collect_stats(core: Core) -> Stats:
         core.collector.files_removed,
         core.collector.last_error,
         {str(name): lane for name, lane in core.pool.metrics().items()},
+        replace(core.compactor.counters),
     )

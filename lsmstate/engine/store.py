@@ -19,14 +19,16 @@ import pyarrow as pa
 
 from iopool import FileSystem, LocalFileSystem, WorkerPool
 from lsmstate.engine import branch, epochs, garbage
+from lsmstate.engine.compactor import Progress
 from lsmstate.engine.core import Core, Start
 from lsmstate.engine.flush import make_room, spill_if_full
-from lsmstate.engine.identity import find_identity, settle
+from lsmstate.engine.identity import find_identity, make_missing, settle
 from lsmstate.engine.intake import Batch, read_rows
 from lsmstate.engine.memtable import Piece
 from lsmstate.engine.poison import PoisonableFileSystem
 from lsmstate.engine.stats import Stats, collect_stats
-from lsmstate.engine.verify import Problem, Progress, verify
+from lsmstate.engine.verify import Problem, verify
+from lsmstate.engine.verify import Progress as VerifyProgress
 from lsmstate.engine.view import View, check_side
 from lsmstate.keys import TS_MAX, TS_MIN, time_us
 from lsmstate.manifest import names
@@ -110,6 +112,8 @@ class StateStore:
         identity = find_identity(disk, path, sides, read_only, builds_on)
         if not read_only and builds_on is None:
             settle(disk, path)
+        elif not read_only:
+            make_missing(disk, path)
         shared = WorkerPool() if pool is None else pool
         files = FileCache() if cache is None else cache
         core = Core(disk, path, identity, options, shared, files, handle, read_only=read_only, start=start)
@@ -247,6 +251,16 @@ class StateStore:
         with self._core.write_lock:
             branch.branch(self._core, epoch, self._core.fs.resolve(os.fspath(path)))
 
+    def compact(self, *, major: bool = False, progress: Progress | None = None) -> None:
+        """Merges now what would be merged in the background; what comes of it is durable with the next epoch.
+
+        A major compaction goes on until every settled unit of time, and all the rest, is one file without removed
+        rows. `progress` is called with what is merged, and the rows that were written of a column.
+        """
+        with self._core.write_lock:
+            self._core.check_writable()
+            self._core.compactor.run(major=major, progress=progress)
+
     # ---- look after it
 
     @property
@@ -266,7 +280,7 @@ class StateStore:
 
     def verify(
         self,
-        progress: Progress | None = None,
+        progress: VerifyProgress | None = None,
         *,
         candidates: Sequence[str] | None = None,
         hashes: tuple[int, int] | None = None,
@@ -284,6 +298,7 @@ class StateStore:
         """Ends the handle. What was not committed is not kept."""
         core = self._core
         if core.mark_closed() and self._owns_pool:
+            core.compactor.stop()
             core.pool.close(_CLOSE_SECONDS)
 
     def __enter__(self) -> StateStore:

@@ -170,8 +170,8 @@ def _check_run(table: SSTable, side: Side, run: StoredRun) -> Iterator[str]:
     if bounds != (ref.min_ts, ref.max_ts, ref.min_id, ref.max_id):
         yield "its bounds of times or ids are wrong"
     buckets = np.unique(bucket_numbers(ts, side.bucket_us))
-    if int(buckets[0]) < ref.first_bucket or int(buckets[-1]) > ref.last_bucket:
-        yield "rows lie outside of its buckets"
+    if (int(buckets[0]), int(buckets[-1])) != (ref.first_bucket, ref.last_bucket):
+        yield "its buckets are not those of its rows"
     for number in range(len(side.schema)):
         run.column(number).validate(full=True)
     keys = [run.column(side.schema.get_field_index(name)) for name in side.keys]
@@ -200,7 +200,14 @@ def _check_ids(core: Core, manifests: list[Manifest], skip: set[str]) -> Iterato
             table = core.cache.get(core.fs, f"{core.path}/{names.SST_DIR}", ref, dict(enumerate(core.sides)))
         except (FileNotFoundError, SnapshotExpired):
             return
-        ids += [run.ids() for run in table.runs]
+        for run, part in zip(table.runs, ref.parts, strict=True):
+            if part is None:
+                continue
+            mine = run.ids() if part == run.ref else run.ids()[run.times() >= part.min_ts]
+            if len(mine) != part.rows:
+                what = f"{part.rows} rows are said to be left of a run of {ref.name}, and it is {len(mine)}"
+                yield Problem(core.path, what, (version.epoch,))
+            ids.append(mine)
     if ids:
         together = np.sort(np.concatenate(ids))
         if (together[1:] == together[:-1]).any():

@@ -27,7 +27,8 @@ class Source(Protocol):
     """A run that may not be open yet."""
 
     @property
-    def ref(self) -> RunRef: ...
+    def ref(self) -> RunRef:
+        """What is read of it: rows before `min_ts` are elsewhere, or dead."""
 
     def open(self, low_ts: int, high_ts: int) -> Run | None:
         """The run; None if it surely holds no row between the two times."""

@@ -60,6 +60,7 @@ def barrier_of(home: Home, spec: JoinSpec, epoch: int, run: int) -> Barrier:
     while True:
         barrier = read_barrier(home, epoch)
         if barrier is not None:
+            home.settle(BARRIERS)  # who published it may have died before it was durable
             _check_not_back(home, barrier, run)
             return barrier
         decided = _decide(home, spec, epoch, run)
@@ -166,9 +167,9 @@ def complete(home: Home, partitions: int, epoch: int) -> list[Candidate]:
     if damaged:
         raise EpochError(told + f"There are damaged manifests: {', '.join(damaged)}; bring back a copy of them")
     raise EpochError(
-        told
-        + "Was the result cut short downstream, by `limit`, `head`, `take` or `show`? Then its rows are not in the "
-        "state: write all of the result, or filter it, and start anew with another state= and checkpointLocation"
+        told + "Was the result cut short downstream, by `limit`, `head`, `take` or `show`, or its tasks joined by "
+        "`coalesce`? Then its rows are not in the state: write all of the result, or filter it (and use `repartition` "
+        "for fewer files), and start anew with another state= and checkpointLocation"
     )
 
 
@@ -184,6 +185,12 @@ def _decide(home: Home, spec: JoinSpec, epoch: int, run: int) -> Barrier:
         return Barrier(epoch, 1, LINE, run, now_ms, None, (), None, None)
     last = begun[-1]
     _check_no_barrier_is_lost(home, spec.partitions, last, epoch)
+    if last != epoch - 1:
+        raise EpochError(
+            f"{home.path}: batch {last} was never evaluated, and its rows are not in the state: the last batch that "
+            f"was is {last - 1}, and this is batch {epoch - 1}. Evaluate every batch in foreachBatch, also those "
+            "whose result is not wanted; start anew with another state= and checkpointLocation"
+        )
     chosen = complete(home, spec.partitions, last)
     for partition, candidate in enumerate(chosen):  # its writer may have died before it did
         directory = f"{home.partition(partition)}/{names.MANIFEST_DIR}"

@@ -13,6 +13,7 @@ ever reads half of one.
 from __future__ import annotations
 
 import contextlib
+import platform
 import re
 import uuid
 from collections.abc import Mapping
@@ -87,6 +88,10 @@ class Home:
             return None
         return decode(path, data, name)[1]
 
+    def settle(self, directory: str) -> None:
+        """Makes durable what is published in a directory, whoever did it."""
+        self.fs.sync_dir(f"{self.path}/{directory}")
+
     def remove(self, directory: str, name: str) -> None:
         """Removes a document; another may have been faster."""
         with contextlib.suppress(FileNotFoundError):
@@ -111,6 +116,9 @@ class Home:
                 f"{self.path}: the join has changed since the state was made: {'; '.join(changed)}. "
                 "Continue it as it was, or start anew with another state= and another checkpointLocation"
             )
+        for name in _DIRS:  # copies of a state tend to lose empty directories
+            self.fs.make_dir(f"{self.path}/{name}")
+        self.fs.sync_dir(self.path)
 
     def job(self) -> dict[str, Any] | None:
         """What the state is bound to; None if it does not exist."""
@@ -144,7 +152,7 @@ class Home:
         belong to the checkpoint of this one.
         """
         while True:
-            numbers = self.numbers(RUNS)
+            numbers = self._run_numbers()
             last = self._run(numbers[-1]) if numbers else None
             if last is None:
                 self._check_first(epoch)
@@ -154,6 +162,7 @@ class Home:
                     "cannot share a state. If the checkpoint was deleted: bring it back, or delete the state too"
                 )
             elif last["run"] == run:
+                self.settle(RUNS)
                 return numbers[-1]
             elif any(self._run(number)["run"] == run for number in numbers[:-1]):
                 raise FencedError(f"{self.path}: run {run} was replaced by run {last['run']} of the same query")
@@ -162,6 +171,15 @@ class Home:
                 for old in numbers[:-_RUNS_KEPT]:
                     self.remove(RUNS, f"{old:08d}")
 
+    def _run_numbers(self) -> list[int]:
+        try:
+            return self.numbers(RUNS)
+        except FileNotFoundError:
+            raise LsmStateError(
+                f"{self.path}: is not there on host {platform.node()}: state= must name a directory that the driver, "
+                "all executors and, with Spark Connect, the client share; or the state was deleted: then bring it back"
+            ) from None
+
     def _run(self, number: int) -> dict[str, Any]:
         return self.read(RUNS, f"{number:08d}") or {"run": None, "query": None}
 
@@ -169,7 +187,8 @@ class Home:
         if epoch != 1:
             raise LsmStateError(
                 f"{self.path}: the state is new, but the query is at batch {epoch - 1}: the state was deleted or "
-                "moved. Bring it back, or start the query with a new checkpointLocation"
+                "moved, or batches before were never evaluated (foreachBatch has to evaluate each). Bring the state "
+                "back, or start the query with a new checkpointLocation"
             )
 
 

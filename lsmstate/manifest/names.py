@@ -5,7 +5,9 @@
     manifest/EPOCH-LINE-ATTEMPT-N.delta     a candidate, relative to a full one
     manifest/head-NUMBER                    a candidate published: a second name of its file
     sst/EPOCH-LINE-ATTEMPT-N.sst            an SSTable
+    merges/EPOCH-LINE-ATTEMPT-N.merge       a finished merge, to be adopted
     pins/MANIFEST~ATTEMPT~N                 a live reader, locked as long as it lives
+    compacting                              locked by the process that compacts
 
 EPOCH is the epoch that the file was written for, LINE the history it belongs to (a restore starts a new one),
 ATTEMPT the handle that wrote it, N a counter in that handle. So names are unique: attempts never overwrite each
@@ -22,9 +24,11 @@ STATE = "STATE"
 MANIFEST_DIR = "manifest"
 SST_DIR = "sst"
 PIN_DIR = "pins"
+MERGE_DIR = "merges"
+COMPACTION_LOCK = "compacting"
 NO_MANIFEST = "none"
 
-_NAME = re.compile(r"([0-9]{12})-([0-9]{6,12})-([0-9a-z]{1,32})-([0-9]{6,18})\.(full|delta|sst)")
+_NAME = re.compile(r"([0-9]{12})-([0-9]{6,12})-([0-9a-z]{1,32})-([0-9]{6,18})\.(full|delta|sst|merge)")
 _HEAD = re.compile(r"head-([0-9]{16})")
 _ATTEMPT = re.compile(r"[0-9a-z]{1,32}")
 _SAFE = re.compile(r"[0-9a-z._-]{1,128}")

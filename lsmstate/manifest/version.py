@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lsmstate.manifest import names
-from lsmstate.refs import FileRef, RunRef, Tombstone
+from lsmstate.refs import FileRef, RunRef, Tombstone, narrowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,11 @@ class Version:
 
     def rows(self, side: int) -> int:
         """Rows of a side in files, dead ones included."""
-        return sum(run.rows for ref in self.files.values() for run in ref.runs if run.side == side)
+        return sum(run.rows for run in self.parts() if run.side == side)
+
+    def parts(self) -> list[RunRef]:
+        """All that is read of all files."""
+        return [run for ref in self.files.values() for run in ref.live]
 
 
 def encode_version(version: Version, base: Version | None) -> dict[str, Any]:
@@ -66,23 +70,23 @@ def encode_version(version: Version, base: Version | None) -> dict[str, Any]:
         "meta": dict(version.meta),
     }
     if base is None:
-        body["files"] = [_encode_file(ref) for ref in files.values()]
+        body["files"] = [encode_file(ref) for ref in files.values()]
     else:
-        body["added"] = [_encode_file(ref) for name, ref in files.items() if name not in base.files]
-        body["dropped"] = [name for name in base.files if name not in files]
+        body["added"] = [encode_file(ref) for name, ref in files.items() if base.files.get(name) != ref]
+        body["dropped"] = [name for name, ref in base.files.items() if files.get(name) != ref]
     return body
 
 
 def decode_version(body: Mapping[str, Any], base: Version | None, sides: int) -> Version:
     """The version of a manifest's body. Raises KeyError, TypeError or ValueError where the body is none."""
     if base is None:
-        files = [_decode_file(told) for told in body["files"]]
+        files = [decode_file(told) for told in body["files"]]
     else:
         dropped = {str(name) for name in body["dropped"]}
         if not dropped <= set(base.files):
             raise ValueError("drops a file that its base does not have")
         files = [ref for name, ref in base.files.items() if name not in dropped]
-        files += [_decode_file(told) for told in body["added"]]
+        files += [decode_file(told) for told in body["added"]]
     unknown = {run.side for ref in files for run in ref.runs} - set(range(sides))
     if unknown:
         raise ValueError(f"one with side {min(unknown)}, which the state does not have")
@@ -101,14 +105,37 @@ def decode_version(body: Mapping[str, Any], base: Version | None, sides: int) ->
     )
 
 
-def _encode_file(ref: FileRef) -> list[Any]:
-    runs = [[r.side, r.first_bucket, r.last_bucket, r.rows, r.min_ts, r.max_ts, r.min_id, r.max_id] for r in ref.runs]
-    return [ref.name, ref.size_bytes, ref.digest, runs]
+def encode_file(ref: FileRef) -> list[Any]:
+    """A file as JSON."""
+    told: list[Any] = [ref.name, ref.size_bytes, ref.digest, [list(run) for run in ref.runs]]
+    if ref.left is not None or ref.folded:
+        left = None if ref.left is None else [part and [part.first_bucket, part.min_ts, part.rows] for part in ref.left]
+        told += [left, ref.folded]
+    return told
 
 
-def _decode_file(told: list[Any]) -> FileRef:
-    name, size, digest, runs = told
-    return FileRef(_safe(name), int(size), str(digest), tuple(RunRef(*map(int, run)) for run in runs))
+def decode_file(told: list[Any]) -> FileRef:
+    """What `encode_file` told. Raises KeyError, TypeError or ValueError where it is none."""
+    name, size, digest, told_runs, *more = told
+    runs = tuple(RunRef(*map(int, run)) for run in told_runs)
+    told_left, folded = more or (None, 0)
+    left = None if told_left is None else _decode_left(runs, told_left)
+    return FileRef(_safe(name), int(size), str(digest), runs, left, int(folded))
+
+
+def _decode_left(runs: tuple[RunRef, ...], told: list[Any]) -> tuple[RunRef | None, ...]:
+    left: list[RunRef | None] = []
+    for run, part in zip(runs, told, strict=True):
+        if part is None:
+            left.append(None)
+            continue
+        first, min_ts, rows = map(int, part)
+        if not (run.first_bucket <= first <= run.last_bucket and run.min_ts <= min_ts <= run.max_ts):
+            raise ValueError("what is left of a run lies outside of it")
+        if not 1 <= rows <= run.rows:
+            raise ValueError("more is left of a run than it holds")
+        left.append(narrowed(run, first, min_ts, rows))
+    return tuple(left)
 
 
 def _safe(name: object) -> str:

@@ -117,18 +117,22 @@ def epochs_of(progress: Any) -> list[EpochProgress]:
     found = []
     for name, row in (progress.observedMetrics or {}).items():
         if name.startswith(ACKS):
+            job = name.removeprefix(ACKS).rpartition("#")[0]
             acks = {ack["partition"]: ack for ack in map(json.loads, row.acks)}
+            for ack in acks.values():
+                if ack["trouble"]:
+                    _log.warning("%s, partition %s: %s", job, ack["partition"], ack["trouble"])
             missing = [number for number in range(_partitions(acks.values())) if number not in acks]
             if missing:
                 _log.warning(
                     "%s, batch %s: no word from partitions %s. If the result is cut short downstream, by `limit` or "
                     "the like, the next batch will fail",
-                    name.removeprefix(ACKS),
+                    job,
                     progress.batchId,
                     missing,
                 )
             if acks:
-                found.append(_summed(name.removeprefix(ACKS), acks.values(), progress))
+                found.append(_summed(job, acks.values(), progress))
     return found
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import xxhash
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -70,6 +71,10 @@ def stream_join(
     for name, pair in (("time", time), ("within", within), ("suffixes", suffixes)):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ValueError(f"{name} needs one value for each side, such as {name}=(LEFT, RIGHT), not {pair!r}")
+    if job is not None and (not isinstance(job, str) or not job):
+        raise ValueError(f"job must be a name, not {job!r}")
+    if not all(isinstance(suffix, str) for suffix in suffixes):
+        raise ValueError(f"suffixes must be two texts, not {suffixes!r}")
     lower, upper = (span_us(span, "within") for span in within)
     if lower > upper:
         raise ValueError(f"within: {within[0]!r} is above {within[1]!r}; give the least right.ts - left.ts first")
@@ -102,12 +107,13 @@ def _planned(inputs: Inputs, spec: JoinSpec, wiring: Wiring, output: T.StructTyp
     ticker = ticker_of(session, spec.path, T.StructType(columns))
     rows = [_tagged(frame, number, spec, wiring, kinds) for number, frame in enumerate(inputs)]
     united = rows[0].unionAll(rows[1]).unionAll(ticker)
-    united = united.observe(f"lsmstate:in:{spec.job}", F.count(F.lit(1)).alias("rows"))
+    mark = f"{spec.job}#{xxhash.xxh3_64_hexdigest(spec.path.encode())[:8]}"  # two joins of a query may share a name
+    united = united.observe(f"lsmstate:in:{mark}", F.count(F.lit(1)).alias("rows"))
     scaled = F.shiftrightunsigned(F.col(HASH), 33) * F.lit(spec.partitions).cast("long")
     joined = united.repartitionById(spec.partitions, F.shiftright(scaled, 31).cast("int")).mapInArrow(
         make_task(spec, wiring), T.StructType([*output.fields, T.StructField(ACK, T.StringType())])
     )
-    joined = joined.observe(f"{ACKS}{spec.job}", F.collect_list(ACK).alias("acks"))
+    joined = joined.observe(f"{ACKS}{mark}", F.collect_list(ACK).alias("acks"))
     joined = joined.filter(F.col(ACK).isNull()).drop(ACK)
     return joined.select([F.col(_quoted(f.name)).alias(f.name, metadata={_JOINED: spec.job}) for f in output.fields])
 

@@ -142,6 +142,8 @@ def _finish(
         "files": stats.files,
         "max_ts": tally.max_ts,
         "watermark": barrier.watermark,
+        "runs": [side.runs for side in stats.sides],
+        "trouble": stats.collection_error or stats.compaction.last_error,
     }
 
 

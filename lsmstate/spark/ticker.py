@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from iopool import FileSystem, LocalFileSystem
 from lsmstate.errors import LsmStateError
+from lsmstate.join.barrier import epochs_begun
 from lsmstate.join.home import TICKS, Home
 from lsmstate.join.reading import job_of
 
@@ -60,6 +61,8 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._newest: int | None = None
+        self._committed = False
 
     def initialOffset(self) -> dict[str, int]:
         """Before the first tick."""
@@ -67,7 +70,25 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:  # Spark 4.1 gives no arguments
         """The last tick."""
-        return {"tick": last_tick(LocalFileSystem(), self._path)}
+        fs = LocalFileSystem()
+        tick = last_tick(fs, self._path)
+        self._check_progress_is_not_asynchronous(Home(fs, self._path))
+        return {"tick": tick}
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Spark has logged a batch."""
+        self._committed = True
+
+    def _check_progress_is_not_asynchronous(self, home: Home) -> None:
+        """Spark commits to its sources before it runs a further batch, unless it tracks its progress asynchronously."""
+        newest = max(epochs_begun(home), default=0)
+        if self._newest is not None and newest > max(self._newest, 1) and not self._committed:
+            raise LsmStateError(
+                f"{self._path}: the query tracks its progress asynchronously, so that after a restart its checkpoint "
+                "would be older than the state: remove the option asyncProgressTrackingEnabled, and restart the "
+                "application"
+            )
+        self._newest, self._committed = newest, False
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Nothing to prepare: ticks that come while the query drains its sources are obeyed too."""

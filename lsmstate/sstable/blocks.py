@@ -58,11 +58,18 @@ class BlockWriter:
 
     def append(self, data: Bytes) -> Place:
         """Adds a section at the next aligned place."""
+        return self.append_all([data])
+
+    def append_all(self, pieces: Iterable[Bytes]) -> Place:
+        """Adds a section that comes in pieces, each taken when the one before it is written."""
         self._push(bytes(-self.offset % ALIGN))
         start = self.offset
-        view = memoryview(data).cast("B")
-        self._push(view)
-        return start, len(view), xxhash.xxh3_64_intdigest(view, section_seed(self._uid, start))
+        summed = xxhash.xxh3_64(seed=section_seed(self._uid, start))
+        for piece in pieces:
+            view = memoryview(piece).cast("B")
+            summed.update(view)
+            self._push(view)
+        return start, self.offset - start, summed.intdigest()
 
     def finish(self) -> U64:
         """Ends the data at an aligned place; gives the sums of all blocks."""

@@ -7,41 +7,82 @@ are checked against the data, so that a damaged or hostile file can never make A
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from iopool import Bytes
 from lsmstate.errors import CorruptionError
 from lsmstate.keys import I64
-from lsmstate.layout import Layout, layout_of
+from lsmstate.layout import Layout
 from lsmstate.sstable.blocks import Blocks, BlockWriter, Place, Section
 
 
-def write_column(writer: BlockWriter, column: pa.Array) -> dict[str, Any]:
-    """Writes a column's buffers; gives its place for the index. Requires: the array has offset 0."""
-    nulls = column.null_count
-    sections: list[Place | None] = []
-    for number, (buffer, size) in enumerate(zip(column.buffers(), _sizes(column), strict=True)):
-        if number == 0 and not nulls:
-            sections.append(None)
-        else:
-            view: Bytes = b"" if buffer is None else memoryview(buffer)[:size]
-            sections.append(writer.append(view))
-    return {"nulls": nulls, "buffers": sections}
+def write_column(writer: BlockWriter, layout: Layout, pieces: Iterable[pa.Array]) -> dict[str, Any]:
+    """Writes a column that comes in pieces; gives its place for the index. Requires: arrays with offset 0.
+
+    The values of a piece are written at once; validity, bits and offsets wait until the whole column is known.
+    """
+    kept = _Kept(layout)
+    data = writer.append_all(kept.data_of(piece) for piece in pieces)
+    buffers: list[Place | None] = [
+        None if not kept.nulls else writer.append(np.packbits(kept.valid(), bitorder="little").data)
+    ]
+    if layout.bits:
+        data = writer.append(np.packbits(kept.bits(), bitorder="little").data)
+    if layout.varying:
+        buffers.append(writer.append_all(part.data for part in kept.offsets))
+    return {"nulls": kept.nulls, "buffers": [*buffers, data]}
 
 
-def _sizes(column: pa.Array) -> list[int]:
-    """The bytes in use of each buffer; Arrow's own are padded."""
-    rows, layout = len(column), layout_of(column.type)
-    bits = -(-rows // 8)
-    if not layout.varying:
-        return [bits, layout.least_bytes(rows)]
-    offsets = column.buffers()[1]
-    end = 0 if offsets is None or not rows else int(np.frombuffer(offsets, layout.offsets, rows + 1)[rows])
-    return [bits, layout.least_bytes(rows) if offsets is not None else 0, end]
+class _Kept:
+    """What of a column has to wait until all of it is known."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._valid: list[npt.NDArray[np.bool_]] = []
+        self._bits: list[npt.NDArray[np.bool_]] = []
+        self.offsets: list[npt.NDArray[Any]] = []
+        self.nulls = 0
+        self._end = 0
+
+    def data_of(self, piece: pa.Array) -> Bytes:
+        """The bytes of a piece's values, to be written now."""
+        rows, layout = len(piece), self._layout
+        valid, values, *data = piece.buffers()
+        self.nulls += piece.null_count
+        self._valid.append(_bools(valid, rows) if piece.null_count else np.broadcast_to(True, rows))
+        if layout.bits:
+            self._bits.append(_bools(values, rows))
+            return b""
+        if not layout.varying:
+            return b"" if values is None else memoryview(values)[: layout.least_bytes(rows)]
+        offsets = np.zeros(1, layout.offsets)
+        if values is not None and rows:
+            offsets = np.frombuffer(values, layout.offsets, rows + 1)
+        first, last = int(offsets[0]), int(offsets[-1])
+        if self._end + last - first > np.iinfo(layout.offsets).max:
+            raise ValueError("the strings of a run are too long together")
+        moved = offsets if first == self._end else offsets + (self._end - first)
+        self.offsets.append(moved[1:] if self.offsets else moved)
+        self._end += last - first
+        return b"" if not data or data[0] is None else memoryview(data[0])[first:last]
+
+    def valid(self) -> npt.NDArray[np.bool_]:
+        """Which rows have a value."""
+        return np.concatenate(self._valid)
+
+    def bits(self) -> npt.NDArray[np.bool_]:
+        """The values of a boolean column."""
+        return np.concatenate(self._bits)
+
+
+def _bools(bits: pa.Buffer, rows: int) -> npt.NDArray[np.bool_]:
+    return np.unpackbits(np.frombuffer(bits, np.uint8), count=rows, bitorder="little").view(bool)
 
 
 class StoredColumn:

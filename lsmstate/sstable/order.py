@@ -1,4 +1,4 @@
-"""The order of rows in a run, and the cut of rows into runs."""
+"""The order of rows in a run, and their buckets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lsmstate.keys import I64, U64
-
-RUNS_MAX = 32  # per side and flush
-_DENSE_BUCKETS = 1 << 16
 
 Index = npt.NDArray[np.intp]
 
@@ -61,35 +58,3 @@ def _radix_order(hashes: U64) -> tuple[Index, npt.NDArray[np.uint32]]:
 def bucket_numbers(ts: I64, width: int) -> I64:
     """The bucket of each time; negative times round down, as all do."""
     return ts // width
-
-
-def bucket_groups(buckets: I64) -> tuple[npt.NDArray[np.uint8] | None, list[tuple[int, int]]]:
-    """Cuts rows into at most RUNS_MAX groups of neighbouring buckets of about equal size.
-
-    Gives the group of each row (None if there is only one), and the first and last bucket of every group.
-    Requires: at least one row.
-    """
-    low, high = int(buckets.min()), int(buckets.max())
-    if low == high:
-        return None, [(low, high)]
-    if high - low < _DENSE_BUCKETS:
-        offsets = buckets - low
-        counts = np.bincount(offsets)
-        present = np.flatnonzero(counts)
-        slot = np.zeros(len(counts), np.intp)
-        slot[present] = np.arange(len(present))
-        distinct, counts, where = present + low, counts[present], slot[offsets]
-    else:
-        distinct, where, counts = np.unique(buckets, return_inverse=True, return_counts=True)
-    if len(distinct) <= RUNS_MAX:
-        group_of = np.arange(len(distinct))
-    else:
-        before = np.cumsum(counts) - counts
-        group_of = np.minimum(before * RUNS_MAX // len(buckets), RUNS_MAX - 1)
-        group_of = np.unique(group_of, return_inverse=True)[1]
-    starts = np.flatnonzero(np.r_[True, group_of[1:] != group_of[:-1]])
-    ends = np.r_[starts[1:], len(distinct)] - 1
-    bounds = [(int(distinct[a]), int(distinct[b])) for a, b in zip(starts, ends, strict=True)]
-    if len(bounds) == 1:
-        return None, bounds
-    return group_of[where].astype(np.uint8), bounds

@@ -190,6 +190,11 @@ class StoredRun:
             self._columns[field] = column
         return column
 
+    @property
+    def row_bytes(self) -> int:
+        told = [place for column in self._told if column for place in column["buffers"] if place]
+        return max(1, sum(int(place[1]) for place in told) // self.ref.rows)
+
     def time_slices(self, rows: list[int]) -> list[memoryview]:
         """The event times of a few rows, as bytes in place."""
         return self._time.slices(rows)
@@ -208,4 +213,3 @@ def _picked(section: Section, kind: np.dtype[D], rows: I64 | None) -> npt.NDArra
         return section.array(kind)
     section.touch_rows(rows)
     return section.array(kind)[rows]
-

@@ -7,7 +7,7 @@ Threading: runs are immutable, and may be read from any thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from lsmstate.keys import I64, U64
 from lsmstate.refs import RunRef
 from lsmstate.schema import Side
 from lsmstate.sstable.filters import Span, build_bloom, build_directory
-from lsmstate.sstable.order import Index, bucket_groups, bucket_numbers, row_order
+from lsmstate.sstable.order import Index, bucket_numbers, row_order
 
 Columns = Sequence[pa.Array | None]  # by field; None for the time, which is `ts`
 
@@ -52,6 +52,35 @@ class Run(Protocol):
 
     def column(self, field: int, rows: I64 | None = None) -> pa.Array:
         """The values of a column of the side's schema."""
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row takes on average, at least 1."""
+
+
+class WritableRun(Protocol):
+    """What a writer asks of a run: whole, or in pieces where it is larger than memory should hold."""
+
+    @property
+    def ref(self) -> RunRef: ...
+
+    @property
+    def span(self) -> Span: ...
+
+    def bloom(self) -> U64: ...
+
+    def directory(self) -> npt.NDArray[np.uint32]: ...
+
+    def hash_pieces(self) -> Iterable[U64]: ...
+
+    def time_pieces(self) -> Iterable[I64]: ...
+
+    def id_pieces(self) -> Iterable[U64]: ...
+
+    def column_pieces(self, field: int) -> Iterable[pa.Array]: ...
+
+    def bucket_numbers(self) -> Sequence[int]:
+        """The buckets that hold rows."""
 
 
 class RunData:
@@ -117,20 +146,28 @@ class RunData:
             return time_array(self._kind.columns[field][1], self.times(rows))
         return column.take(pa.array(self._order if rows is None else self._order[rows]))
 
-    def split(self) -> list[RunData]:
-        """The same rows as runs of few buckets each, in key order."""
-        if self.ref.first_bucket == self.ref.last_bucket:
-            return [self]
-        groups, bounds = bucket_groups(bucket_numbers(self._ts, self._kind.bucket_us))
-        if groups is None:
-            return [self]
-        by_group = np.argsort(groups, kind="stable")
-        ends = np.cumsum(np.bincount(groups, minlength=len(bounds)))
-        return [self._part(by_group[a:b], at) for a, b, at in zip(np.r_[0, ends[:-1]], ends, bounds, strict=True)]
+    @property
+    def row_bytes(self) -> int:
+        size: int = sum(column.nbytes for column in self._columns if column is not None)
+        return max(1, size // len(self._order))
 
-    def _part(self, rows: Index, buckets: tuple[int, int]) -> RunData:
-        side, kind, order = self.ref.side, self._kind, self._order[rows]
-        return RunData(side, kind, buckets, self._hashes[rows], self._ts[rows], self._ids[rows], self._columns, order)
+    def hash_pieces(self) -> Iterable[U64]:
+        return [self._hashes]
+
+    def time_pieces(self) -> Iterable[I64]:
+        return [self._ts]
+
+    def id_pieces(self) -> Iterable[U64]:
+        return [self._ids]
+
+    def column_pieces(self, field: int) -> Iterable[pa.Array]:
+        return [self.column(field)]
+
+    def bucket_numbers(self) -> Sequence[int]:
+        if self.ref.first_bucket == self.ref.last_bucket:
+            return [self.ref.first_bucket]
+        numbers: list[int] = np.unique(bucket_numbers(self._ts, self._kind.bucket_us)).tolist()
+        return numbers
 
 
 def sorted_run(side: int, kind: Side, hashes: U64, ts: I64, ids: U64, columns: Columns) -> RunData:

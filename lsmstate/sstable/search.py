@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from lsmstate.keys import I64, U64
+from lsmstate.keys import I64, TS_MIN, U64
 from lsmstate.sstable.filters import bloom_masks, directory_bits
 from lsmstate.sstable.order import Index
 from lsmstate.sstable.reader import StoredRun
@@ -46,8 +46,11 @@ class Probes:
         return np.flatnonzero(np.equal(found, masks, out=self._hit[: last - first]))
 
 
-def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, Index]]:
-    """Pairs (index of a probe, row of the run) with equal hashes and an accepted time, at most `pairs_max` at once."""
+def search(run: Run, probes: Probes, pairs_max: int, since: int = TS_MIN) -> Iterator[tuple[Index, Index]]:
+    """Pairs (index of a probe, row of the run) with equal hashes and an accepted time, at most `pairs_max` at once.
+
+    Rows before `since` are passed over.
+    """
     first = int(probes.hashes.searchsorted(np.uint64(run.span.low), "left"))
     last = int(probes.hashes.searchsorted(np.uint64(run.span.high), "right"))
     if first == last:
@@ -56,11 +59,11 @@ def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, In
     asked = probes.filtered(run, first, last)
     if not len(asked):
         return
-    inside = run.ref.min_ts >= probes.latest_low and run.ref.max_ts <= probes.earliest_high
+    inside = run.ref.min_ts >= max(probes.latest_low, since) and run.ref.max_ts <= probes.earliest_high
     slots = run.span.spread(hashes[asked], 1 << directory_bits(run.ref.rows))
     asked += first
     if len(asked) <= _FEW and isinstance(run, StoredRun):
-        few = _few(run, probes, asked, slots, inside, pairs_max)
+        few = _few(run, probes, asked, slots, None if inside else since, pairs_max)
         if few is not None:
             if len(few[0]):
                 yield few
@@ -69,7 +72,7 @@ def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, In
     wide = ends - starts > _WIDE
     if wide.any():
         at = asked[wide]
-        low = _lower_bound(run, starts[wide], ends[wide], probes.hashes[at], probes.low_ts[at])
+        low = _lower_bound(run, starts[wide], ends[wide], probes.hashes[at], np.maximum(probes.low_ts[at], since))
         high = _upper_bound(run, low, ends[wide], probes.hashes[at], probes.high_ts[at])
         yield from _expanded(at, low, high, pairs_max)
         narrow = ~wide
@@ -79,7 +82,7 @@ def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, In
         who, rows = who[same], rows[same]
         if len(rows) and not inside:
             ts = run.times(rows)
-            good = np.flatnonzero((ts >= probes.low_ts[who]) & (ts <= probes.high_ts[who]))
+            good = np.flatnonzero((ts >= since) & (ts >= probes.low_ts[who]) & (ts <= probes.high_ts[who]))
             if len(good) < len(rows):
                 who, rows = who[good], rows[good]
         if len(rows):
@@ -87,16 +90,19 @@ def search(run: Run, probes: Probes, pairs_max: int) -> Iterator[tuple[Index, In
 
 
 def _few(
-    run: StoredRun, probes: Probes, asked: Index, slots: I64, inside: bool, pairs_max: int
+    run: StoredRun, probes: Probes, asked: Index, slots: I64, since: int | None, pairs_max: int
 ) -> tuple[Index, Index] | None:
-    """The pairs of a few probes, one by one: below some dozens that is quicker than arrays. None if there are many."""
+    """The pairs of a few probes, one by one: below some dozens that is quicker than arrays. None if there are many.
+
+    `since` is None where all rows of the run have a time that all probes accept.
+    """
     found = run.find_few(slots.tolist(), probes.hashes[asked].tolist(), min(_WIDE, pairs_max // len(asked)))
     if found is None:
         return None
     at, rows = found
-    if rows and not inside:
+    if rows and since is not None:
         low, high, times = probes.low_ts[asked].tolist(), probes.high_ts[asked].tolist(), run.few_times(rows)
-        good = [n for n, ts in enumerate(times) if low[at[n]] <= ts <= high[at[n]]]
+        good = [n for n, ts in enumerate(times) if since <= ts and low[at[n]] <= ts <= high[at[n]]]
         at, rows = [at[n] for n in good], [rows[n] for n in good]
     return asked[np.array(at, np.int64)], np.array(rows, np.int64)
 

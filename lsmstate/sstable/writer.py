@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import xxhash
 
 from iopool import FileSystem, WritableFile
+from lsmstate.errors import CorruptionError
 from lsmstate.keys import bucket_start, encode_key
 from lsmstate.refs import FileRef
 from lsmstate.schema import Side
@@ -21,12 +21,21 @@ from lsmstate.sstable.blocks import BlockWriter
 from lsmstate.sstable.columns import write_column
 from lsmstate.sstable.filters import KEY_FILTER_MAX, build_key_filter
 from lsmstate.sstable.format import Footer, meta_sum, pack_footer, pack_header, uid_of
-from lsmstate.sstable.order import bucket_numbers
-from lsmstate.sstable.run import RunData
+from lsmstate.sstable.run import WritableRun
+
+
+class Abandoned(Exception):
+    """Raised by a run that is being written, to give up the file."""
 
 
 def write_sstable(
-    fs: FileSystem, directory: str, name: str, sides: Mapping[int, Side], runs: Sequence[RunData], epoch: int
+    fs: FileSystem,
+    directory: str,
+    name: str,
+    sides: Mapping[int, Side],
+    runs: Sequence[WritableRun],
+    epoch: int,
+    folded: int = 0,
 ) -> FileRef:
     """Makes `directory/name` durable. Requires: runs in key order, at least one."""
     uid = uid_of(name)
@@ -38,15 +47,15 @@ def write_sstable(
         finally:
             file.close()
         fs.sync_dir(directory)
-    except OSError:
+    except (OSError, Abandoned, CorruptionError):
         with contextlib.suppress(OSError):  # nobody knows of it: if it stays, it is collected when its epoch retires
             fs.unlink(f"{directory}/{name}")
         raise
-    return FileRef(name, size, xxhash.xxh3_128_hexdigest(footer), tuple(run.ref for run in runs))
+    return FileRef(name, size, xxhash.xxh3_128_hexdigest(footer), tuple(run.ref for run in runs), None, folded)
 
 
 def _write(
-    file: WritableFile, uid: bytes, sides: Mapping[int, Side], runs: Sequence[RunData], epoch: int
+    file: WritableFile, uid: bytes, sides: Mapping[int, Side], runs: Sequence[WritableRun], epoch: int
 ) -> tuple[int, bytes]:
     writer = BlockWriter(file, uid)
     writer.append(pack_header(uid))
@@ -68,7 +77,7 @@ def _json(told: dict[str, Any]) -> bytes:
     return json.dumps(told, separators=(",", ":")).encode()
 
 
-def _write_run(writer: BlockWriter, side: Side, run: RunData) -> dict[str, Any]:
+def _write_run(writer: BlockWriter, side: Side, run: WritableRun) -> dict[str, Any]:
     """Writes the sections of a run, those that a probe reads first coming first; gives its entry in the index."""
     ref = run.ref
     return {
@@ -80,24 +89,22 @@ def _write_run(writer: BlockWriter, side: Side, run: RunData) -> dict[str, Any]:
         "hashes": [run.span.low, run.span.high],
         "bloom": writer.append(run.bloom().data),
         "directory": writer.append(run.directory().data),
-        "hash": writer.append(run.hashes().data),
-        "time": writer.append(run.times().data),
-        "id": writer.append(run.ids().data),
+        "hash": writer.append_all(piece.data for piece in run.hash_pieces()),
+        "time": writer.append_all(piece.data for piece in run.time_pieces()),
+        "id": writer.append_all(piece.data for piece in run.id_pieces()),
         "columns": [
-            None if field.name == side.time else write_column(writer, run.column(number))
-            for number, field in enumerate(side.schema)
+            None if name == side.time else write_column(writer, side.layouts[number], run.column_pieces(number))
+            for number, (name, _) in enumerate(side.columns)
         ],
     }
 
 
-def _keys(sides: Mapping[int, Side], runs: Sequence[RunData]) -> list[bytes]:
+def _keys(sides: Mapping[int, Side], runs: Sequence[WritableRun]) -> list[bytes]:
     """The keys of all buckets that hold a row; none if they are too many for a filter."""
     keys: list[bytes] = []
     for run in runs:
         width = sides[run.ref.side].bucket_us
-        numbers: Sequence[int] = [run.ref.first_bucket]
-        if run.ref.first_bucket != run.ref.last_bucket:
-            numbers = np.unique(bucket_numbers(run.times(), width)).tolist()
+        numbers = run.bucket_numbers()
         if len(keys) + len(numbers) > KEY_FILTER_MAX:
             return []
         keys += [encode_key(run.ref.side, bucket_start(n, width)) for n in numbers]

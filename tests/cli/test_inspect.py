@@ -78,7 +78,7 @@ def test_retired_buckets_are_marked(run: Run, state: Path) -> None:
         store.advance_watermark(START_US + 800 * SECOND_US)
         store.snapshot_epoch(EPOCHS + 1)
     told = run("inspect", state, "--json").json
-    assert {b["state"] for b in told["buckets"] if b["side"] == 0} == {"retired", "partly retired", "live"}
+    assert {b["state"] for b in told["buckets"] if b["side"] == 0} == {"partly retired", "live"}
     assert {b["state"] for b in told["buckets"] if b["side"] == 1} == {"live"}
 
 

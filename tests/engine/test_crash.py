@@ -14,8 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import Figures
+from tests.support import crash_cases_compaction, seeded_bugs_compaction  # noqa: F401  they add to the dicts below
 from tests.support.crash import crash_images, crash_points
-from tests.support.crash_cases import CASES, Case
+from tests.support.crash_cases import CASES, Case, few_runs
 from tests.support.crash_check import Broken, Checker
 from tests.support.crash_kill import check_kill
 from tests.support.crash_memo import decoded_once
@@ -26,7 +27,7 @@ FULL = os.environ.get("LSMSTATE_TEST_SIZE") == "full"
 IMAGES = 5_000_000 if FULL else 100_000
 IMAGES_EACH = -(-IMAGES // len(CASES))
 GO_ON_EVERY = 8 if FULL else 1
-TURNS_MAX = 8
+TURNS_MAX = 60
 RECOVERED_EVERY = 1 if FULL else 12  # points whose recovery is crashed in turn
 RECOVERY_IMAGES = 32 if FULL else 4  # a point of the recovery, at most
 SEEDED_IMAGES = 40  # a point, at most, to find a seeded bug with
@@ -36,7 +37,7 @@ each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 @pytest.fixture(autouse=True)
 def decoders() -> Iterator[None]:
-    with decoded_once():
+    with decoded_once(), few_runs():
         yield
 
 
@@ -97,7 +98,7 @@ def images(fs: SimFileSystem, seed: str) -> Iterator[tuple[int, SimFileSystem]]:
     for turn in range(TURNS_MAX):
         rng = random.Random(f"{seed}/{turn}")
         for at in crash_points(fs):
-            for image in crash_images(fs, at, rng, limit if turn == 0 else max(2, limit // 8)):
+            for image in crash_images(fs, at, rng, limit if turn == 0 else max(4, limit // 2)):
                 yield at, image
 
 

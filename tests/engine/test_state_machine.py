@@ -99,6 +99,10 @@ class StateMachine(ReadingAndWriting):
             same(other, self.at.committed[epoch].appended(1, drawn.rows))
             assert other.verify() == []
 
+    @rule(major=st.booleans())
+    def compact(self, major: bool) -> None:
+        self.at.store.compact(major=major)
+
     # ---- ends of handles
 
     @rule(crash=st.booleans())
@@ -198,7 +202,7 @@ class StateMachine(ReadingAndWriting):
                 handle.store.close()
 
 
-def test_every_sequence_of_calls_agrees_with_the_model(figures: Figures) -> None:
+def test_every_sequence_of_calls_agrees_with_the_model(figures: Figures, monkeypatch: pytest.MonkeyPatch) -> None:
     size = settings(
         max_examples=EXAMPLES,
         stateful_step_count=STEPS,
@@ -208,6 +212,7 @@ def test_every_sequence_of_calls_agrees_with_the_model(figures: Figures) -> None
     )
     StateMachine.pool = WorkerPool()
     try:
+        monkeypatch.setattr("compaction.picker.MIXED_MAX", 2)  # so that a few steps give it something to do
         run_state_machine_as_test(StateMachine, settings=size)
         figures.add("state machine: {} sequences of up to {} steps", EXAMPLES, STEPS)
     finally:

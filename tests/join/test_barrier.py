@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -85,14 +86,26 @@ def test_one_of_several_candidates_is_chosen_and_the_choice_stays(join: JoinHome
     assert join.barrier(2) == barrier
 
 
-def test_gap_between_epochs_is_bridged(join: JoinHome) -> None:
-    join.epoch(1)
-    names = join.epoch(2)
-    barrier = join.barrier(5)  # batches without tasks
-    assert (barrier.parent_epoch, list(barrier.parents)) == (2, names)
-    join.epoch(5)
-    assert epochs_begun(join.home) == [1, 2, 5]
-    assert join.barrier(6).parent_epoch == 5
+def test_epoch_that_was_never_evaluated_is_not_passed_over(join: JoinHome) -> None:
+    join.epochs(2)
+    with pytest.raises(EpochError, match=r"batch 2 was never evaluated.* this is batch 4.* foreachBatch"):
+        join.barrier(5)
+    assert epochs_begun(join.home) == [1, 2]
+    assert join.barrier(3).parent_epoch == 2
+
+
+def test_barrier_of_a_task_that_died_is_durable_before_it_is_obeyed(join: JoinHome) -> None:
+    """The first task dies right after it has linked the barrier: nobody has made its name durable yet."""
+    disk = join.home.fs
+    with (
+        mock.patch.object(type(disk), "sync_dir", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        join.barrier(1)
+    assert epochs_begun(join.home) == [1]
+    with mock.patch.object(type(disk), "sync_dir", autospec=True, side_effect=type(disk).sync_dir) as synced:
+        join.barrier(1)
+    assert f"{join.home.path}/barriers" in [call.args[1] for call in synced.call_args_list]
 
 
 def test_tasks_that_race_get_the_same_barrier(join: JoinHome) -> None:
@@ -227,13 +240,6 @@ def test_history_is_kept_from_min_epoch_on(join: JoinHome) -> None:
     for partition in range(3):
         kept = {int(name[:12]) for name in manifests(join, partition)}
         assert kept == {1, 3, 4, 5}  # the first is the whole one that the others lean on
-
-
-def test_gaps_do_not_count_as_history(join: JoinHome) -> None:
-    for epoch in (1, 4, 9, 10):
-        join.epoch(epoch)
-    assert epochs_begun(join.home) == [4, 9, 10]
-    assert join.barrier(11).min_epoch == 9
 
 
 def test_what_is_retired_stays_so_though_more_be_kept_from_now_on(join: JoinHome) -> None:

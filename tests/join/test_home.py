@@ -139,3 +139,20 @@ def test_old_runs_are_removed_and_numbers_go_on(home: Home) -> None:
         assert home.enter_run(QUERY, f"run {number}", 1) == number
     assert len(home.listed("runs")) < 110
     assert home.enter_run(QUERY, "run 130", 1) == 130
+
+
+def test_copy_that_has_lost_its_empty_directories_is_mended(home: Home, fs: SimFileSystem) -> None:
+    copy = SimFileSystem()
+    copy.make_dir("/state")
+    copy.make_dir(PATH)
+    file = copy.create(f"{PATH}/JOB")
+    file.write([fs.read(f"{PATH}/JOB", 1 << 20)])
+    file.close()
+    again = Home(copy, PATH)
+    again.bind(join_spec(PATH))
+    assert again.enter_run(QUERY, RUN, 1) == 1
+
+
+def test_host_that_does_not_see_the_state_is_named(fs: SimFileSystem) -> None:
+    with pytest.raises(LsmStateError, match=r"is not there on host .* that the driver, all executors"):
+        Home(fs, "/elsewhere").enter_run(QUERY, RUN, 1)

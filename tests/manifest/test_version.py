@@ -11,14 +11,35 @@ from hypothesis import strategies as st
 
 from lsmstate.keys import TS_MAX, TS_MIN
 from lsmstate.manifest.version import Past, Version, decode_version, encode_version
-from lsmstate.refs import FileRef, RunRef, Tombstone
+from lsmstate.refs import FileRef, RunRef, Tombstone, narrowed
 
 SIDES = 128
 times = st.one_of(st.sampled_from([TS_MIN, -1, 0, TS_MAX]), st.integers(TS_MIN, TS_MAX))
 small = st.integers(0, 2**40)
 file_names = st.sampled_from([f"{n}-{kind}" for n in range(6) for kind in ("a.sst", "b.full", "c_d.delta")])
 runs = st.builds(RunRef, st.integers(0, 127), times, times, small, times, times, small, small)
-files = st.builds(FileRef, file_names, small, st.sampled_from(["", "00ff"]), st.tuples(runs) | st.just(()))
+whole = st.builds(
+    FileRef,
+    file_names,
+    small,
+    st.sampled_from(["", "00ff"]),
+    st.tuples(runs) | st.just(()),
+    st.none(),
+    st.sampled_from([0, 7]),
+)
+
+
+@st.composite
+def cut(draw: st.DrawFn) -> FileRef:
+    """A file of two runs, of which compaction has taken some rows."""
+    one, other = (RunRef(side, -5, 9, 100, -50, 99, 1, 100) for side in (0, 1))
+    left = [
+        draw(st.sampled_from([None, run, narrowed(run, 3, 30, 42), narrowed(run, 9, 99, 1)])) for run in (one, other)
+    ]
+    return FileRef(draw(file_names), 5, "00ff", (one, other), tuple(left), draw(st.sampled_from([0, 50])))
+
+
+files = whole | cut()
 versions = st.builds(
     Version,
     epoch=small,

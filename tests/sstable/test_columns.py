@@ -23,7 +23,7 @@ def stored(array: pa.Array) -> StoredColumn:
     """The column as it is found in a file, between other sections."""
     file = BlockFile()
     file.writer.append(b"before")
-    told = write_column(file.writer, array)
+    told = write_column(file.writer, layout_of(array.type), [array])
     file.writer.append(b"after")
     return StoredColumn(file.blocks(), layout_of(array.type), len(array), told)
 
@@ -91,7 +91,7 @@ def test_damage_is_seen_by_the_rows_that_it_hits_and_no_others() -> None:
     rows = 400_000  # so many that a few do not touch all of it
     array = pa.array(np.arange(rows))
     file = BlockFile()
-    told = write_column(file.writer, array)
+    told = write_column(file.writer, layout_of(array.type), [array])
     sums = file.finish()
     damaged = bytearray(file.data)
     damaged[10 * BLOCK] ^= 1

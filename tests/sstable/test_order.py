@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from lsmstate.keys import TS_MAX, TS_MIN
-from lsmstate.sstable.order import RUNS_MAX, bucket_groups, bucket_numbers, hash_order, row_order
+from lsmstate.sstable.order import bucket_numbers, hash_order, row_order
 
 I64 = npt.NDArray[np.int64]
 few_hashes = st.sampled_from([0, 1, 2, 2**16, 2**31, 2**32, 2**32 + 1, 2**48, 2**63, 2**64 - 1])
@@ -59,43 +57,3 @@ def test_many_rows_are_ordered_like_a_comparing_sort(spread: int) -> None:
 def test_bucket_holds_the_times_from_its_start_to_its_end(width: int) -> None:
     ts = np.array([TS_MIN, TS_MIN + 1, -width - 1, -width, -1, 0, width - 1, width, TS_MAX - 1, TS_MAX])
     assert bucket_numbers(ts, width).tolist() == [int(t) // width for t in ts]
-
-
-buckets = st.one_of(
-    arrays(np.int64, st.integers(1, 200), elements=st.integers(-50, 50)),
-    arrays(np.int64, st.integers(1, 200), elements=st.integers(TS_MIN, TS_MAX)),
-    arrays(np.int64, st.integers(1, 80), elements=st.sampled_from([TS_MIN, -1, 0, 1, 2**16, TS_MAX])),
-)
-
-
-@given(buckets)
-def test_groups_are_few_and_hold_neighbouring_buckets(buckets: I64) -> None:
-    groups, bounds = bucket_groups(buckets)
-    assert 1 <= len(bounds) <= RUNS_MAX
-    assert all(first <= last for first, last in bounds)
-    assert all(one[1] < other[0] for one, other in pairwise(bounds))
-    where = np.zeros(len(buckets), int) if groups is None else groups.astype(int)
-    assert set(where.tolist()) == set(range(len(bounds)))
-    for bucket, group in zip(buckets.tolist(), where.tolist(), strict=True):
-        assert bounds[group][0] <= bucket <= bounds[group][1]
-
-
-def test_few_buckets_are_not_joined() -> None:
-    groups, bounds = bucket_groups(np.repeat(np.arange(RUNS_MAX) * 1000, 3))
-    assert bounds == [(n * 1000, n * 1000) for n in range(RUNS_MAX)]
-    assert groups is not None
-
-
-def test_many_buckets_are_cut_into_groups_of_about_equal_size() -> None:
-    groups, bounds = bucket_groups(np.random.default_rng(1).integers(0, 10**12, 64_000))
-    assert groups is not None
-    assert len(bounds) == RUNS_MAX
-    assert max(np.bincount(groups)) <= 1.2 * 64_000 / RUNS_MAX
-
-
-def test_hot_bucket_among_many_leaves_the_groups_few() -> None:
-    hot = np.r_[np.zeros(50_000, np.int64), np.arange(1, 1000)]
-    groups, bounds = bucket_groups(hot)
-    assert groups is not None
-    assert 2 <= len(bounds) <= RUNS_MAX
-    assert np.bincount(groups).sum() == len(hot)

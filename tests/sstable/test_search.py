@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -89,25 +87,3 @@ def test_search_finds_hot_hashes_among_many(hot: int, pairs_max: int) -> None:
     run = make_run(rows)
     assert found(run, asked, pairs_max) == expected(rows, asked)
     assert found(in_a_file(run), asked, pairs_max) == expected(rows, asked)
-
-
-def test_split_runs_hold_every_row_once_and_in_order() -> None:
-    narrow = Side("s", KIND.schema, ["k"], "ts", bucket=timedelta(microseconds=10))
-    rng = np.random.default_rng(5)
-    count = 5000
-    hashes: npt.NDArray[np.uint64] = rng.integers(0, 500, count, np.uint64)
-    ts = rng.integers(-3000, 3000, count)
-    ids = np.arange(1, count + 1, dtype=np.uint64)
-    runs = sorted_run(0, narrow, hashes, ts, ids, [pa.array(range(count), pa.int64()), None]).split()
-    assert 1 < len(runs) <= 32
-    seen = []
-    for run in runs:
-        rows = list(zip(run.hashes().tolist(), run.times().tolist(), run.ids().tolist(), strict=True))
-        assert rows == sorted(rows)
-        assert run.ref.first_bucket <= min(run.times()) // 10
-        assert max(run.times()) // 10 <= run.ref.last_bucket
-        arrived = run.column(0).to_pylist()
-        assert [(int(hashes[n]), int(ts[n]), n + 1) for n in arrived] == rows
-        seen += arrived
-    assert sorted(seen) == list(range(count))
-    assert all(one.ref.last_bucket < other.ref.first_bucket for one, other in pairwise(runs))

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from lsmstate import Side, StateStore
+from lsmstate import Options, Side, StateStore
 from lsmstate.manifest.codec import decode, encode
 from lsmstate.sstable.blocks import block_seed
 from lsmstate.sstable.format import BLOCK, FOOTER_BYTES, Footer, meta_sum, pack_footer, unpack_footer
@@ -63,7 +63,7 @@ def clicks(first: int, count: int) -> pa.Table:
 
 def build(path: Path) -> Path:
     """Four epochs of 1000 ads and 500 clicks each; 20 seconds of ads are removed, and the watermark moves."""
-    with StateStore.open(path, sides=[ADS, CLICKS]) as store:
+    with StateStore.open(path, sides=[ADS, CLICKS], options=Options(auto_compact=False)) as store:
         for epoch in range(1, EPOCHS + 1):
             store.append(0, ads(epoch * 1000, 1000))
             store.append(1, clicks(epoch * 500, 500))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from iopool import FileSystem, LocalFileSystem
-from lsmstate import Side, StateStore
+from lsmstate import Options, Side, StateStore
 from lsmstate.hashing import hash_keys
 from lsmstate.join.barrier import Barrier, barrier_of, retire_barriers
 from lsmstate.join.home import Home
@@ -65,8 +65,9 @@ class JoinHome:
         """What a partition does in an epoch with rows of the left and the right side; gives the candidate."""
         barrier = self.barrier(epoch)
         parent = barrier.parent(partition)
+        path, options = self.home.partition(partition), Options(auto_compact=False)
         with StateStore.open_candidate(
-            self.home.partition(partition), parent, self.spec.sides, line=barrier.line, fs=self.home.fs
+            path, parent, self.spec.sides, options, line=barrier.line, fs=self.home.fs
         ) as store:
             newest = list(store.meta.get("max_ts", [None, None]))
             for side, batch in enumerate(rows):

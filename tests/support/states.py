@@ -71,11 +71,17 @@ class World:
         attempt: str | None = None,
         **options: Any,
     ) -> StateStore:
-        """A handle in a process of its own, on this disk unless told."""
+        """A handle in a process of its own, on this disk unless told; it compacts only when told."""
         fs = fs or self.fs.spawn()
         told = None if read_only else kinds or self._kinds
         store = StateStore.open(
-            path, told, Options(**options), fs=fs, pool=self.pool, read_only=read_only, attempt=attempt
+            path,
+            told,
+            Options(**{"auto_compact": False, **options}),
+            fs=fs,
+            pool=self.pool,
+            read_only=read_only,
+            attempt=attempt,
         )
         self._opened.append(store)
         return store

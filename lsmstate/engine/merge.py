@@ -1,0 +1,138 @@
+"""The merge: rows of several stored runs as new runs, in pieces, so that memory stays bounded however large they are.
+
+First the order of all rows that stay is worked out from hashes, times and ids, piece by piece; then every column is
+gathered in that order, again piece by piece, and written as it comes. Rows keep their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compaction import cut_points, merge_order
+from lsmstate.keys import I64, U64
+from lsmstate.refs import RunRef
+from lsmstate.schema import Side
+from lsmstate.sstable.filters import Span, build_bloom, build_directory
+from lsmstate.sstable.order import Index, bucket_numbers
+from lsmstate.sstable.reader import StoredRun
+
+D = TypeVar("D", bound=np.generic)
+PIECE_ROWS = 128 << 10
+Keep = Callable[[I64, U64], npt.NDArray[np.bool_]]  # by times and ids
+Tick = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows that come one after the other: where they lie in each run, which of them stay, and the order of those.
+
+    kept: for each run its first row and the row after its last, and which of them stay; None if all do.
+    """
+
+    kept: Sequence[tuple[int, int, Index | None]]
+    order: npt.NDArray[np.uint32]
+
+
+def merged_runs(
+    side: int, kind: Side, runs: Sequence[StoredRun], keeps: Sequence[Keep], rows_max: int, tick: Tick
+) -> list[MergedRun]:
+    """The rows of some runs of a side that stay, as runs of at most about `rows_max` rows; none if none stay.
+
+    `keeps` tells for each run which rows do. `tick` is called with the rows of each piece of a column; it may raise.
+    """
+    pieces: list[Piece] = []
+    found: list[MergedRun] = []
+    rows = 0
+    for piece in _pieces(runs, keeps):
+        if rows and rows + len(piece.order) > rows_max:
+            found.append(MergedRun(side, kind, runs, pieces, tick))
+            pieces, rows = [], 0
+        pieces.append(piece)
+        rows += len(piece.order)
+    if rows:
+        found.append(MergedRun(side, kind, runs, pieces, tick))
+    return found
+
+
+def _pieces(runs: Sequence[StoredRun], keeps: Sequence[Keep]) -> Iterator[Piece]:
+    hashes, times, ids = ([getattr(run, what)() for run in runs] for what in ("hashes", "times", "ids"))
+    starts = [0] * len(runs)
+    for ends in zip(*cut_points(hashes, times, PIECE_ROWS), strict=True):
+        kept: list[tuple[int, int, Index | None]] = []
+        parts: list[tuple[U64, I64, U64]] = []
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            h, t, i = hashes[number][start:end], times[number][start:end], ids[number][start:end]
+            stay = keeps[number](t, i)
+            rows = None if stay.all() else np.flatnonzero(stay)
+            kept.append((start, end, rows))
+            parts.append((h, t, i) if rows is None else (h[rows], t[rows], i[rows]))
+        starts = list(ends)
+        together = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        if len(together[0]):
+            yield Piece(kept, merge_order(*together).astype(np.uint32))
+
+
+class MergedRun:
+    """A run that is about to be written; `pieces` hold at least one row."""
+
+    def __init__(self, side: int, kind: Side, runs: Sequence[StoredRun], pieces: Sequence[Piece], tick: Tick) -> None:
+        self._kind, self._runs, self._pieces, self._tick = kind, runs, pieces, tick
+        rows = sum(len(piece.order) for piece in pieces)
+        self._hashes = np.empty(rows, np.uint64)
+        at = 0
+        for part in self._gathered([run.hashes() for run in runs]):
+            self._hashes[at : at + len(part)] = part
+            at += len(part)
+        times = [(int(part.min()), int(part.max())) for part in self.time_pieces()]
+        ids = [(int(part.min()), int(part.max())) for part in self.id_pieces()]
+        low, high = min(first for first, _ in times), max(last for _, last in times)
+        width = kind.bucket_us
+        first_id, last_id = min(first for first, _ in ids), max(last for _, last in ids)
+        self.ref = RunRef(side, low // width, high // width, rows, low, high, first_id, last_id)
+        self.span = Span(int(self._hashes[0]), int(self._hashes[-1]))
+
+    def bloom(self) -> U64:
+        return build_bloom(self._hashes, self.span)
+
+    def directory(self) -> npt.NDArray[np.uint32]:
+        return build_directory(self._hashes, self.span)
+
+    def hash_pieces(self) -> Iterable[U64]:
+        return [self._hashes]
+
+    def time_pieces(self) -> Iterator[I64]:
+        return self._gathered([run.times() for run in self._runs])
+
+    def id_pieces(self) -> Iterator[U64]:
+        return self._gathered([run.ids() for run in self._runs])
+
+    def column_pieces(self, field: int) -> Iterator[pa.Array]:
+        columns = [run.column(field) for run in self._runs]
+        for piece in self._pieces:
+            self._tick(len(piece.order))
+            parts = []
+            for column, (start, end, rows) in zip(columns, piece.kept, strict=True):
+                part = column.slice(start, end - start)
+                parts.append(part if rows is None else pc.take(part, pa.array(rows), boundscheck=False))
+            yield pc.take(pa.concat_arrays(parts), pa.array(piece.order), boundscheck=False)
+
+    def bucket_numbers(self) -> Sequence[int]:
+        found: set[int] = set()
+        for part in self.time_pieces():
+            found.update(np.unique(bucket_numbers(part, self._kind.bucket_us)).tolist())
+        return sorted(found)
+
+    def _gathered(self, arrays: Sequence[npt.NDArray[D]]) -> Iterator[npt.NDArray[D]]:
+        """Values of all rows in order, piece by piece."""
+        for piece in self._pieces:
+            parts = []
+            for values, (start, end, rows) in zip(arrays, piece.kept, strict=True):
+                parts.append(values[start:end] if rows is None else values[start:end][rows])
+            yield np.concatenate(parts)[piece.order]

@@ -1,0 +1,42 @@
+"""Pairs come out in batches of bounded size, also where a wide row matches often."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+
+from lsmstate import Side, StateStore
+from lsmstate.join.pairs import pairs, row_bytes
+from tests.support.simfs import SimFileSystem
+
+SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.int64()), ("text", pa.string())])
+SIDES = [Side(name, SCHEMA, ["k"], "ts", timedelta(hours=1)) for name in ("left", "right")]
+
+
+def rows(texts: list[str | None]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"k": [1] * len(texts), "ts": [0] * len(texts), "text": texts}, schema=SCHEMA)
+
+
+def test_sizes_of_rows_count_strings_and_nulls() -> None:
+    assert row_bytes(rows(["", "abc", None])).tolist() == [20, 23, 20]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("stored", [False, True])
+def test_wide_row_that_matches_often_comes_out_in_many_batches(
+    side: int, stored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lsmstate.join.pairs._BYTES_MAX", 100_000)
+    monkeypatch.setattr("lsmstate.engine.probe._BATCH_BYTES", 100_000)
+    with StateStore.open("/state", SIDES, fs=SimFileSystem()) as store:
+        texts = [f"{n}" for n in range(300)]
+        store.append(1 - side, rows(texts))
+        if stored:
+            store.snapshot_epoch(1)
+        batches = list(pairs(store, side, rows(["x" * 10_000]), -1, 1))
+    assert all(sum(column.nbytes for column in batch) < 120_000 for batch in batches)
+    assert len(batches) > 20
+    there = 2 if side else 5  # the text of the rows in the state
+    assert sorted(text.as_py() for batch in batches for text in batch[there]) == sorted(texts)
