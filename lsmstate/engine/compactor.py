@@ -9,6 +9,7 @@ process at a time compacts a state, the others leave it to that one.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,20 +79,19 @@ class Compactor:
         tried = not self._core.options.auto_compact
         while max(map(self._tree(self._core.working).runs, range(len(self._core.sides)))) > RUNS_MAX:
             if self._ticket is not None and not self._ticket.done():
-                self._ticket.result()
+                self.wait_quietly()
             elif tried or pick(self._tree(self._core.working)) is None:
                 return
             else:
                 tried = True
                 self.kick()
-                if self._ticket is not None:
-                    self._ticket.result()
+                self.wait_quietly()
             tried = not self._adopt_notes() and tried
 
     def run(self, *, major: bool, progress: Progress | None = None) -> None:
         """Compacts until nothing is left to do, in the calling thread. What it raises was isolated by nobody."""
         while True:
-            self.wait()
+            self.wait_quietly()
             before = self.counters.merges
             self._work(self._core.working, major=major, progress=progress)
             self._adopt_notes()
@@ -102,6 +102,11 @@ class Compactor:
         """Waits for the job under way."""
         if self._ticket is not None:
             self._ticket.result()
+
+    def wait_quietly(self) -> None:
+        """The same; what a job raised has been counted."""
+        with contextlib.suppress(Exception):
+            self.wait()
 
     def stop(self) -> None:
         """Lets a job under way end soon, without a result."""
