@@ -2,6 +2,7 @@
 
 from lsmstate.engine import StateStore, View
 from lsmstate.errors import (
+    BackpressureTimeout,
     CorruptionError,
     EpochError,
     FencedError,
@@ -20,6 +21,7 @@ from lsmstate.schema import Side
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "BackpressureTimeout",
     "CorruptionError",
     "EpochError",
     "FencedError",

@@ -7,6 +7,7 @@
     ├── SchemaError             a side, batch or column does not fit (also a ValueError)
     ├── EpochError              no such epoch, an epoch going back, or the wrong moment for it
     ├── FencedError             another handle published meanwhile: this one may only read, reopen to write
+    ├── BackpressureTimeout     memory is full and the disk does not keep up (also a TimeoutError)
     ├── SnapshotExpired         the epoch was retired while somebody still wanted to read it
     ├── StoreClosedError        the store or view was closed, or opened in another process
     └── StorePoisonedError      an fsync failed: nothing more can be promised until the store is reopened
@@ -57,6 +58,10 @@ class EpochError(LsmStateError):
 
 class FencedError(LsmStateError):
     """Another handle has published; this handle can no longer write."""
+
+
+class BackpressureTimeout(LsmStateError, TimeoutError):
+    """A batch waited too long for memory that others hold. It was not added."""
 
 
 class SnapshotExpired(LsmStateError):

@@ -14,10 +14,10 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from iopool import WorkerPool
+from iopool import MemoryAccount, MemoryController, WorkerPool
 from lsmstate.engine.compactor import Compactor
 from lsmstate.engine.files import FileSources
-from lsmstate.engine.flush import Sealed
+from lsmstate.engine.flush import Sealed, relieve
 from lsmstate.engine.garbage import Collector
 from lsmstate.engine.identity import Identity
 from lsmstate.engine.memtable import Memtable, Piece
@@ -52,9 +52,9 @@ class Core:
         pool: WorkerPool,
         cache: FileCache,
         attempt: str,
-        *,
         read_only: bool,
         start: Start | None = None,
+        memory: MemoryController | None = None,
     ) -> None:
         self.fs, self.path, self.options = fs, path, options
         self.sides, self.store_id = identity.sides, identity.store_id
@@ -73,6 +73,8 @@ class Core:
         else:
             self.head = self._pinned_head() if read_only else self.log.head()
             self.working = self.head.version
+        self.memory = self._account(memory)
+        self.flushed_bytes = 0
         self.memtable = Memtable()
         self.sealed: tuple[Sealed, ...] = ()
         self.prepared: Manifest | None = None
@@ -84,6 +86,27 @@ class Core:
         self._numbers = itertools.count(1)
         self._pid = os.getpid()
         self._closed = False
+
+    def _account(self, memory: MemoryController | None) -> MemoryAccount | None:
+        if memory is None or self.read_only:
+            return None
+        account, me = memory.account(self.path), weakref.ref(self)
+
+        def pressed() -> None:
+            core = me()
+            if core is not None:
+                relieve(core)
+
+        account.on_pressure(pressed)
+        return account
+
+    def forget_rows(self) -> None:
+        """Drops all that was written and is in memory. Requires: the write lock."""
+        with self.swap_lock:
+            held = [*(sealed.memtable for sealed in self.sealed), self.memtable]
+            self.sealed, self.memtable = (), Memtable()
+        if self.memory is not None:
+            self.memory.release(sum(memtable.size_bytes for memtable in held))
 
     def _pinned_head(self) -> Head:
         """The newest publication, protected as long as this handle lives."""
@@ -193,6 +216,8 @@ class Core:
     def mark_closed(self) -> bool:
         """Closes for all callers; False if it was closed before."""
         was, self._closed = self._closed, True
+        if self.memory is not None:
+            self.memory.close()
         if self._pin is not None:
             pin, self._pin = self._pin, None
             pin.release()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from lsmstate.engine.flush import flush
 from lsmstate.engine.garbage import collect
-from lsmstate.engine.memtable import Memtable
 from lsmstate.errors import EpochError, FencedError
 from lsmstate.manifest.log import Head, Manifest
 from lsmstate.manifest.version import Past, Version
@@ -106,8 +105,9 @@ def restore(core: Core, epoch: int) -> None:
     version = replace(past.version, line=core.head.version.line + 1, history=kept)
     manifest = core.log.write_candidate(version, core.attempt, core.next_number(), core.head, full=True)
     _publish(core, manifest)
+    core.forget_rows()
     with core.swap_lock:
-        core.working, core.sealed, core.memtable = version, (), Memtable()
+        core.working = version
 
 
 def find_epoch(core: Core, epoch: int) -> Manifest:

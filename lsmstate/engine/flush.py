@@ -2,6 +2,10 @@
 
 A sealed memtable stays readable until its file stands in the version; if its flush fails it stays sealed, readable,
 and is tried again by the next flush, under a new name.
+
+Where a handle shares a `MemoryController` with others, rows are reserved there before they are added and released when
+their file stands in the version. Above the soft limit a store that holds its share seals and spills; at the hard limit
+a writer waits, and meanwhile all stores that hold something spill it.
 """
 
 from __future__ import annotations
@@ -9,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from iopool import Ticket
+from iopool import MemoryTimeout, Ticket
 from lsmstate.engine.memtable import Memtable
+from lsmstate.errors import BackpressureTimeout
 from lsmstate.refs import FileRef
 from lsmstate.sstable.writer import write_sstable
 
@@ -48,6 +53,40 @@ def make_room(core: Core) -> None:
         _finish(core, core.sealed[0])
 
 
+def reserve(core: Core, size_bytes: int) -> None:
+    """Waits for memory that rows will take. Requires: the write lock. Raises BackpressureTimeout; nothing is added."""
+    account = core.memory
+    if account is None:
+        return
+    _settle_done(core)
+    if account.should_spill():
+        seal(core)
+    try:
+        account.reserve(size_bytes)
+    except MemoryTimeout as error:
+        raise BackpressureTimeout(f"{core.path}: {error}") from error
+
+
+def relieve(core: Core) -> None:
+    """Spills what a handle holds, because somebody waits for memory: called from any thread, never waits."""
+    if core.write_lock.acquire(blocking=False):  # else its writer is at work, and will see to it
+        try:
+            seal(core)
+            _settle_done(core)
+        finally:
+            core.write_lock.release()
+
+
+def _settle_done(core: Core) -> None:
+    """Lets go of sealed memtables whose files are written; starts those flushes again that have failed."""
+    for sealed in core.sealed:
+        if sealed.ticket is not None and sealed.ticket.done():
+            if _succeeded(sealed.ticket):
+                _finish(core, sealed)
+            elif core.fs.poison is None:
+                _start(core, sealed)
+
+
 def spill_if_full(core: Core) -> None:
     """Seals a memtable that has grown large. Requires: the write lock."""
     if core.memtable.size_bytes >= core.options.memtable_bytes:
@@ -76,6 +115,9 @@ def _finish(core: Core, sealed: Sealed) -> None:
     with core.swap_lock:
         core.working = core.working.with_file(ref)
         core.sealed = tuple(other for other in core.sealed if other is not sealed)
+    core.flushed_bytes += ref.size_bytes
+    if core.memory is not None:
+        core.memory.release(sealed.memtable.size_bytes)
 
 
 def _succeeded(ticket: Ticket[FileRef]) -> bool:

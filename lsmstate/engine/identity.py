@@ -70,9 +70,13 @@ def find_identity(
             raise NotAStateError(f"{path}: there is no state; a read-only handle cannot create one")
         if sides is None:
             raise NotAStateError(f"{path}: there is no state; give sides= to create one")
-        return create(fs, path, sides)
+        identity = create(fs, path, sides)
     if sides is not None:
         check_same(path, identity.sides, sides)
+    if not read_only:
+        make_missing(fs, path)
+        if builds_on is None:
+            settle(fs, path)
     return identity
 
 
@@ -111,7 +115,6 @@ def make_dirs(fs: FileSystem, path: str) -> None:
 def settle(fs: FileSystem, path: str) -> None:
     """Makes durable what a writer is about to build on: the process before it may have died between a link and its
     fsync."""
-    make_missing(fs, path)
     for directory in (f"{path}/{names.SST_DIR}", f"{path}/{names.MANIFEST_DIR}", path):
         fs.sync_dir(directory)
 

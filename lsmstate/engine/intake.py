@@ -15,6 +15,7 @@ from lsmstate.hashing import hash_keys
 from lsmstate.keys import I64, U64
 from lsmstate.schema import Side, columns_difference
 
+_ROW_BYTES = 24  # hash, ts and id
 Batch: TypeAlias = pa.RecordBatch | pa.Table
 
 
@@ -28,6 +29,11 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.ts)
+
+    @property
+    def size_bytes(self) -> int:
+        """What they take in memory, with the id that each row will get."""
+        return sum(int(column.nbytes) for column in self.columns if column is not None) + _ROW_BYTES * len(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from lsmstate.schema import Side
 from lsmstate.sstable.run import RunData, sorted_run
 
 _SMALL_ROWS = 8192  # pieces below this are joined, so that many small appends do not become many runs
-_ROW_BYTES = 24  # hash, ts and id
 
 
 class Piece:
@@ -33,7 +32,7 @@ class Piece:
         ts, width = rows.ts, kind.bucket_us
         low, high = int(ts.min()), int(ts.max())
         self.ref = RunRef(side, low // width, high // width, len(ts), low, high, int(ids.min()), int(ids.max()))
-        self.size_bytes = sum(c.nbytes for c in rows.columns if c is not None) + _ROW_BYTES * len(ts)
+        self.size_bytes = rows.size_bytes
         self._run: RunData | None = None
         self._sorting = threading.Lock()
 

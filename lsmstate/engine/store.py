@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from iopool import FileSystem, LocalFileSystem, WorkerPool
+from iopool import FileSystem, LocalFileSystem, MemoryController, WorkerPool
 from lsmstate.engine import branch, epochs, garbage
 from lsmstate.engine.compactor import Progress
 from lsmstate.engine.core import Core, Start
-from lsmstate.engine.flush import make_room, spill_if_full
-from lsmstate.engine.identity import find_identity, make_missing, settle
+from lsmstate.engine.flush import make_room, reserve, spill_if_full
+from lsmstate.engine.identity import find_identity
 from lsmstate.engine.intake import Batch, read_rows
 from lsmstate.engine.memtable import Piece
 from lsmstate.engine.poison import PoisonableFileSystem
@@ -58,14 +58,16 @@ class StateStore:
         fs: FileSystem | None = None,
         pool: WorkerPool | None = None,
         cache: FileCache | None = None,
+        memory: MemoryController | None = None,
         attempt: str | None = None,
     ) -> StateStore:
         """Opens a state at its last committed epoch, or creates it.
 
         `sides` may be left out for a state that exists. A read-only handle changes nothing but its own pin.
-        `fs`, `pool` and `cache` let several stores of a process share theirs; `attempt` names this handle's files.
+        `fs`, `pool`, `cache` and `memory` let several stores of a process share theirs: with `memory`, appends wait
+        when all together hold too much. `attempt` names this handle's files.
         """
-        return cls._opened(path, sides, options, read_only, fs, pool, cache, attempt, None)
+        return cls._opened(path, sides, options, read_only, fs, pool, cache, memory, attempt, None)
 
     @classmethod
     def open_candidate(
@@ -85,9 +87,8 @@ class StateStore:
         """Opens a state at a candidate that `prepare` has named, or empty: for coordinators that choose by themselves.
 
         Such a handle prepares further candidates on its line; it neither commits nor restores. Only one that starts
-        empty, to write, creates a state where there is none.
-        """
-        return cls._opened(path, sides, options, read_only, fs, pool, cache, attempt, Start(candidate, line))
+        empty, to write, creates a state where there is none."""
+        return cls._opened(path, sides, options, read_only, fs, pool, cache, None, attempt, Start(candidate, line))
 
     @classmethod
     def _opened(
@@ -99,24 +100,18 @@ class StateStore:
         fs: FileSystem | None,
         pool: WorkerPool | None,
         cache: FileCache | None,
+        memory: MemoryController | None,
         attempt: str | None,
         start: Start | None,
     ) -> StateStore:
         options = options or Options()
         disk = PoisonableFileSystem(fs or LocalFileSystem(group_access=options.group_access))
         path = disk.resolve(os.fspath(path))
-        handle = names.new_attempt() if attempt is None else attempt
-        if not names.is_attempt(handle):
-            raise ValueError(f"attempt must be 1 to 32 digits and small letters, not {handle!r}")
-        builds_on = None if start is None else start.candidate
-        identity = find_identity(disk, path, sides, read_only, builds_on)
-        if not read_only and builds_on is None:
-            settle(disk, path)
-        elif not read_only:
-            make_missing(disk, path)
+        handle = names.new_attempt() if attempt is None else names.checked_attempt(attempt)
+        identity = find_identity(disk, path, sides, read_only, None if start is None else start.candidate)
         shared = WorkerPool() if pool is None else pool
         files = FileCache() if cache is None else cache
-        core = Core(disk, path, identity, options, shared, files, handle, read_only=read_only, start=start)
+        core = Core(disk, path, identity, options, shared, files, handle, read_only, start, memory)
         return cls(core, owns_pool=pool is None)
 
     # ---- write
@@ -131,6 +126,7 @@ class StateStore:
         with core.write_lock:
             core.check_writable()
             make_room(core)
+            reserve(core, sum(rows.size_bytes for rows in parts))
             for rows in parts:
                 first = core.working.next_id
                 ids = np.arange(first, first + len(rows), dtype=np.uint64)
@@ -252,11 +248,8 @@ class StateStore:
             branch.branch(self._core, epoch, self._core.fs.resolve(os.fspath(path)))
 
     def compact(self, *, major: bool = False, progress: Progress | None = None) -> None:
-        """Merges now what would be merged in the background; what comes of it is durable with the next epoch.
-
-        A major compaction goes on until every settled unit of time, and all the rest, is one file without removed
-        rows. `progress` is called with what is merged, and the rows that were written of a column.
-        """
+        """Merges now; what comes of it is durable with the next epoch. A major compaction goes on until every settled
+        unit of time, and all the rest, is one file without removed rows. `progress` is called with why, and rows."""
         with self._core.write_lock:
             self._core.check_writable()
             self._core.compactor.run(major=major, progress=progress)
@@ -289,8 +282,7 @@ class StateStore:
 
         `progress` is called before each file with its name, how many are done, and how many there are. `candidates`
         names manifests to check instead, oldest first; a handle at a candidate checks that one unless told. `hashes`
-        are the least and the greatest that the key of any row may have.
-        """
+        are the least and the greatest that the key of any row may have."""
         self._core.check_open()
         return verify(self._core, progress, candidates, hashes)
 

@@ -88,6 +88,13 @@ def is_attempt(name: str) -> bool:
     return isinstance(name, str) and _ATTEMPT.fullmatch(name) is not None
 
 
+def checked_attempt(name: str) -> str:
+    """The name, if it can be a handle's."""
+    if not is_attempt(name):
+        raise ValueError(f"attempt must be 1 to 32 digits and small letters, not {name!r}")
+    return name
+
+
 def is_safe(name: str) -> bool:
     """Whether a name from a manifest may be joined to a directory."""
     return _SAFE.fullmatch(name) is not None and name not in (".", "..")
