@@ -1,6 +1,6 @@
 """lsmstate: state for streaming joins. An LSM-tree engine with MVCC, epochs and time travel."""
 
-from lsmstate.engine import StateStore, View
+from lsmstate.engine import StateStore, View, openmetrics
 from lsmstate.errors import (
     BackpressureTimeout,
     CorruptionError,
@@ -37,5 +37,6 @@ __all__ = [
     "StorePoisonedError",
     "View",
     "__version__",
+    "openmetrics",
     "read_state",
 ]

@@ -23,6 +23,7 @@ from lsmstate.engine.identity import Identity
 from lsmstate.engine.memtable import Memtable, Piece
 from lsmstate.engine.pins import Pin, take_pin
 from lsmstate.engine.poison import PoisonableFileSystem
+from lsmstate.engine.probe_stats import ProbeStats
 from lsmstate.engine.view import Source, View
 from lsmstate.errors import FencedError, SnapshotExpired, StoreClosedError, StorePoisonedError
 from lsmstate.manifest import names
@@ -75,6 +76,7 @@ class Core:
             self.working = self.head.version
         self.memory = self._account(memory)
         self.flushed_bytes = 0
+        self.probes = ProbeStats()
         self.memtable = Memtable()
         self.sealed: tuple[Sealed, ...] = ()
         self.prepared: Manifest | None = None
@@ -164,6 +166,7 @@ class Core:
             frozenset(version.files),
             release,
             epoch,
+            self.probes,
         )
         with self.swap_lock:
             self.views.add(view)

@@ -86,6 +86,7 @@ def _probe_part(
         pairs_max = max(1, min(view.batch_rows, _BATCH_BYTES // run.row_bytes))
         for who, rows in search(run, probes, pairs_max, source.ref.min_ts):
             view.check_open()
+            view.probes.found += len(rows)
             dead = view.killed(run, rows)
             if dead is not None:
                 who, rows = who[~dead], rows[~dead]
@@ -95,6 +96,8 @@ def _probe_part(
             if found.waiting + len(rows) > min(_COALESCE_ROWS, view.batch_rows):
                 yield from found.sparse()
             found.add(run, rows, order[who])
+    view.probes.asked += probes.asked
+    view.probes.passed += probes.passed
     yield from found.sparse()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from iopool import LaneMetrics
 from lsmstate.engine.compactor import CompactionStats
+from lsmstate.engine.probe_stats import ProbeStats
 
 if TYPE_CHECKING:
     from lsmstate.engine.core import Core
@@ -25,7 +26,11 @@ class SideStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A store at one moment."""
+    """A store at one moment.
+
+    stored_rows: rows in its files, of which compaction has taken some into other files. debt_rows: rows that the next
+    merge would write. flushed_bytes: what this handle has flushed.
+    """
 
     epoch: int
     line: int
@@ -44,6 +49,26 @@ class Stats:
     collection_error: str | None
     lanes: dict[str, LaneMetrics]
     compaction: CompactionStats
+    probes: ProbeStats
+    stored_rows: int
+    debt_rows: int
+    flushed_bytes: int
+
+    @property
+    def write_amplification(self) -> float:
+        """Bytes written by flushes and merges of this handle, for each byte flushed."""
+        return 1.0 + self.compaction.bytes_written / self.flushed_bytes if self.flushed_bytes else 1.0
+
+    @property
+    def space_amplification(self) -> float:
+        """Rows in the files of the present version for each row that is read of them."""
+        rows = sum(side.rows for side in self.sides) - self.memtable_rows
+        return self.stored_rows / rows if rows else 1.0
+
+    @property
+    def read_amplification(self) -> int:
+        """The most runs that a probe of a side looks into."""
+        return max(side.runs for side in self.sides)
 
 
 def collect_stats(core: Core) -> Stats:
@@ -84,4 +109,8 @@ def collect_stats(core: Core) -> Stats:
         core.collector.last_error,
         {str(name): lane for name, lane in core.pool.metrics().items()},
         replace(core.compactor.counters),
+        replace(core.probes),
+        sum(run.rows for ref in version.files.values() for run in ref.runs),
+        core.compactor.debt_rows(),
+        core.flushed_bytes,
     )

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lsmstate.engine.intake import Batch
 from lsmstate.engine.probe import probe
+from lsmstate.engine.probe_stats import ProbeStats
 from lsmstate.engine.scan import scan
 from lsmstate.errors import SchemaError, StoreClosedError
 from lsmstate.keys import I64, TS_MIN, time_us
@@ -47,11 +48,13 @@ class View:
         files: frozenset[str],
         release: Callable[[], None] | None = None,
         epoch: int | None = None,
+        probes: ProbeStats | None = None,
     ) -> None:
         self.sides = tuple(sides)
         self.epoch = epoch
         self.watermark = watermark
         self.batch_rows = batch_rows
+        self.probes = probes or ProbeStats()
         self.files = files
         self._tombstones = tuple(tombstones)
         self._sources: Mapping[int, list[Source]] = {n: [] for n in range(len(sides))}

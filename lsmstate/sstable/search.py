@@ -31,6 +31,7 @@ class Probes:
     def __init__(self, hashes: U64, low_ts: I64, high_ts: I64) -> None:
         self.hashes, self.low_ts, self.high_ts = hashes, low_ts, high_ts
         self.latest_low, self.earliest_high = int(low_ts.max()), int(high_ts.min())
+        self.asked = self.passed = 0  # of filters, so far
         self._masks = bloom_masks(hashes)
         self._words = np.empty(len(hashes), np.uint64)
         self._found = np.empty(len(hashes), np.uint64)
@@ -43,7 +44,10 @@ class Probes:
         at = run.span.spread(self.hashes[first:last], len(bloom), out=words)
         np.take(bloom, at, out=found, mode="clip")
         np.bitwise_and(found, masks, out=found)
-        return np.flatnonzero(np.equal(found, masks, out=self._hit[: last - first]))
+        hits = np.flatnonzero(np.equal(found, masks, out=self._hit[: last - first]))
+        self.asked += last - first
+        self.passed += len(hits)
+        return hits
 
 
 def search(run: Run, probes: Probes, pairs_max: int, since: int = TS_MIN) -> Iterator[tuple[Index, Index]]:
