@@ -1,7 +1,7 @@
 """Long runs under a turning watermark, epoch by epoch: ours and RocksDB's, on the same rows.
 
-An epoch appends rows, probes as many of the last ones by key, lets the watermark retire what is older than the
-retention, and makes all of it durable.
+An epoch appends rows, probes as many living ones by key, lets the watermark retire what is older than the retention,
+and makes all of it durable. RocksDB deletes what has expired, by keys that are remembered for it.
 """
 
 from __future__ import annotations
@@ -18,49 +18,52 @@ import numpy as np
 import pyarrow as pa
 
 from bench.rocks_peer import RocksJoinState, pack_payloads
-from bench.states import sides
-from bench.workload import TIME, _batch, keys_of
-from lsmstate import StateStore
+from bench.workload import TIME, keys_of, rows_of
+from lsmstate import Side, StateStore
 
 SECOND_US = 1_000_000
+SCHEMA = pa.schema([("key", pa.int64()), ("ts", TIME), ("amount", pa.float64()), ("tag", pa.string())])
 
 
 @dataclass(frozen=True)
 class Workload:
-    """rows: of an epoch. epochs: how many. kept: the retention, in epochs. disorder: how far back rows lie."""
+    """rows of an epoch, which is a second long; how many epochs; how many are kept; how far back rows lie, in epochs;
+    how many flushes go into a bucket, a sixteenth of the retention unless told."""
 
     rows: int
     epochs: int
     kept: int
-    disorder: float
+    disorder: int = 0
+    flushes_a_bucket: int | None = None
 
-    @property
-    def retention(self) -> timedelta:
-        return timedelta(seconds=self.kept)
+    def sides(self) -> list[Side]:
+        bucket = None if self.flushes_a_bucket is None else timedelta(seconds=self.flushes_a_bucket)
+        kept = timedelta(seconds=self.kept)
+        return [Side(name, SCHEMA, ["key"], "ts", kept, bucket) for name in ("left", "right")]
 
     def batches(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, int]]:
-        """New rows, probes for rows that are alive, and the watermark after them. An epoch is a second long."""
+        """New rows, probes for rows that are alive, and the watermark after them."""
         rng = np.random.default_rng(11)
         for epoch in range(self.epochs):
             now = (epoch + 1) * SECOND_US
-            back = int((1 + self.disorder) * SECOND_US)
-            ts = now - rng.integers(0, back, self.rows)
+            back = (1 + self.disorder) * SECOND_US
             ids = np.arange(epoch * self.rows, (epoch + 1) * self.rows)
-            first = max(0, epoch - self.kept // 2) * self.rows
-            asked = rng.integers(first, (epoch + 1) * self.rows, self.rows)
-            probes = _batch(keys_of(asked, "int"), np.full(self.rows, now), rng)
-            yield _batch(keys_of(ids, "int"), ts, rng), probes, now - back
+            asked = rng.integers(max(0, epoch - self.kept // 2) * self.rows, (epoch + 1) * self.rows, self.rows)
+            rows = rows_of(keys_of(ids, "int"), now - rng.integers(0, back, self.rows), rng)
+            yield rows, rows_of(keys_of(asked, "int"), np.full(self.rows, now), rng), now - back
 
 
 @dataclass
 class Run:
-    """What one engine did: seconds of each epoch, and of ours what the state looked like."""
+    """Seconds of each epoch; of ours, the most runs, bytes on disk as it went on, and amplifications."""
 
     seconds: list[float] = field(default_factory=list)
     found: int = 0
-    runs: list[int] = field(default_factory=list)
+    runs_max: int = 0
     disk_bytes: list[int] = field(default_factory=list)
-    amplification: dict[str, float] = field(default_factory=dict)
+    write: float = 0.0
+    space: float = 0.0  # without the files that only older epochs hold
+    space_with_history: float = 0.0
 
     def tenth(self, number: int) -> float:
         size = len(self.seconds) // 10
@@ -77,13 +80,18 @@ class Run:
         warm = self.seconds[len(self.seconds) // 10 :]
         return float(np.percentile(warm, 99)) / statistics.median(warm)
 
+    @property
+    def growth(self) -> float:
+        """Bytes on disk in the last third of the run over those in the middle third."""
+        third = len(self.disk_bytes) // 3
+        return max(self.disk_bytes[-third:]) / max(self.disk_bytes[third : 2 * third])
+
 
 def run_ours(path: Path, work: Workload) -> Run:
     """All epochs by lsmstate."""
-    told = Run()
-    lower = -2 * work.kept * SECOND_US
-    flushed = 0
-    with StateStore.open(path, sides("int", work.retention)) as store:
+    told, lower = Run(), -2 * (work.kept + work.disorder) * SECOND_US
+    appended = 0
+    with StateStore.open(path, work.sides()) as store:
         for epoch, (rows, probes, watermark) in enumerate(work.batches(), 1):
             begun = time.perf_counter()
             store.append(0, rows)
@@ -91,45 +99,32 @@ def run_ours(path: Path, work: Workload) -> Run:
             store.advance_watermark(watermark)
             store.snapshot_epoch(epoch)
             told.seconds.append(time.perf_counter() - begun)
-            stats = store.stats()
-            told.runs.append(stats.sides[0].runs)
-            if epoch % max(1, work.epochs // 30) == 0:
+            appended += rows.num_rows
+            if epoch % max(1, work.epochs // 60) == 0:
+                stats = store.stats()
+                told.runs_max = max(told.runs_max, stats.read_amplification)
                 told.disk_bytes.append(sum(file.stat().st_size for file in (path / "sst").iterdir()))
-        store.compact()
-        store.snapshot_epoch(work.epochs + 1)
         stats = store.stats()
-        live = sum(batch.num_rows for batch in store.scan(0))
-        counters = store._core.compactor.counters
-        flushed = sum(store._flushed) if hasattr(store, "_flushed") else 0
-        per_row = stats.file_bytes / max(stats.sides[0].rows, 1)
-        told.amplification = {
-            "merged bytes": counters.bytes_written,
-            "space": stats.file_bytes / (live * per_row) if live else 0.0,
-        }
-        del flushed
+        ideal = sum(batch.num_rows for batch in store.scan(0)) * stats.flushed_bytes / appended
+        told.write, told.space = stats.write_amplification, stats.file_bytes / ideal
+        told.space_with_history = told.disk_bytes[-1] / ideal
     return told
 
 
 def run_peer(path: Path, work: Workload) -> Run:
-    """All epochs by RocksDB, which deletes what has expired."""
-    told = Run()
-    lower = -2 * work.kept * SECOND_US
+    """All epochs by RocksDB."""
+    told, lower = Run(), -2 * (work.kept + work.disorder) * SECOND_US
     state = RocksJoinState(path)
-    waiting: deque[tuple[np.ndarray, np.ndarray, np.ndarray]] = deque()
+    waiting: deque[tuple[int, np.ndarray]] = deque()
     for rows, probes, watermark in work.batches():
         begun = time.perf_counter()
         keys, ts = rows.column("key").to_numpy(), rows.column("ts").cast(pa.int64()).to_numpy()
-        first = state._seq
-        state.append(0, keys, ts, pack_payloads(rows))
+        waiting.append((int(ts.max()), state.append(0, keys, ts, pack_payloads(rows))))
         asked = probes.column("key").to_numpy(), probes.column("ts").cast(pa.int64()).to_numpy()
         told.found += state.probe(0, *asked, lower, 0).count
-        waiting.append((keys, ts, np.arange(first, first + len(ts))))
-        while waiting and int(waiting[0][1].max()) <= watermark - work.kept * SECOND_US:
-            state.delete(0, *waiting.popleft())
+        while waiting and waiting[0][0] <= watermark - work.kept * SECOND_US:
+            state.delete(waiting.popleft()[1])
         state.commit()
         told.seconds.append(time.perf_counter() - begun)
     state.close()
     return told
-
-
-__all__ = ["TIME", "Run", "Workload", "run_ours", "run_peer"]

@@ -72,8 +72,11 @@ class RocksJoinState:
         # the stub of rocksdict calls this a method: it is a property
         self._no_wal.disable_wal = True  # type: ignore[assignment, method-assign]
 
-    def append(self, side: int, keys: Keys, ts: npt.NDArray[np.int64], payloads: list[bytes]) -> None:
-        """Add a batch of rows, seen by every probe from now on and durable with the next `commit`."""
+    def append(self, side: int, keys: Keys, ts: npt.NDArray[np.int64], payloads: list[bytes]) -> npt.NDArray[np.void]:
+        """Add a batch of rows, seen by every probe from now on and durable with the next `commit`.
+
+        Gives what `delete` needs to remove them again, for callers that remember it: RocksDB has no order by time.
+        """
         record, order = self._sorted(side, keys, ts)
         record["seq"] = order + self._seq
         self._seq += len(ts)
@@ -84,6 +87,15 @@ class RocksJoinState:
         self._db.write(batch, self._no_wal)
         if len(ts) >= _FLUSH_ROWS:
             self._db.flush(wait=False)
+        return record
+
+    def delete(self, record: npt.NDArray[np.void]) -> None:
+        """Remove rows that have expired."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        delete = batch.delete
+        for key in _as_bytes(record):
+            delete(key)
+        self._db.write(batch, self._no_wal)
 
     def probe(self, side: int, keys: Keys, ts: npt.NDArray[np.int64], lower: int, upper: int) -> Matches:
         """Rows of `side` with an equal key and lower <= row.ts - ts <= upper."""

@@ -45,7 +45,7 @@ def make_rows(n: int, *, start_id: int, key_kind: KeyKind, ts0: int, ts1: int, s
     ids = np.arange(start_id, start_id + n, dtype=np.int64)
     step = (ts1 - ts0) / max(n, 1)
     ts = ts0 + (np.arange(n) * step + rng.uniform(-3 * step, 3 * step, n)).astype(np.int64)
-    return _batch(keys_of(ids, key_kind), np.clip(ts, ts0, ts1), rng)
+    return rows_of(keys_of(ids, key_kind), np.clip(ts, ts0, ts1), rng)
 
 
 def make_probes(n: int, *, state_rows: int, key_kind: KeyKind, ts0: int, ts1: int, seed: int) -> pa.RecordBatch:
@@ -55,7 +55,7 @@ def make_probes(n: int, *, state_rows: int, key_kind: KeyKind, ts0: int, ts1: in
     """
     rng = np.random.default_rng([seed, state_rows, 1])
     ids = rng.integers(0, state_rows, n, dtype=np.int64)
-    return _batch(keys_of(ids, key_kind), np.sort(rng.integers(ts0, ts1, n, endpoint=True)), rng)
+    return rows_of(keys_of(ids, key_kind), np.sort(rng.integers(ts0, ts1, n, endpoint=True)), rng)
 
 
 def covering(ts0: int, ts1: int) -> tuple[int, int]:
@@ -71,7 +71,8 @@ def _mixed(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-def _batch(keys: pa.Array, ts: npt.NDArray[np.int64], rng: np.random.Generator) -> pa.RecordBatch:
+def rows_of(keys: pa.Array, ts: npt.NDArray[np.int64], rng: np.random.Generator) -> pa.RecordBatch:
+    """Rows with these keys and times, and a random payload."""
     n = len(ts)
     sizes = rng.integers(_TAG_MIN_BYTES, _TAG_MAX_BYTES, n, endpoint=True)
     letters = rng.integers(ord("a"), ord("z"), int(sizes.sum()), dtype=np.uint8, endpoint=True)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 import lsmstate
-from lsmstate.cli import demo, dump, inspect, verify
+from lsmstate.cli import compact, demo, dump, inspect, verify
 from lsmstate.cli.wording import safe
 from lsmstate.errors import LsmStateError
 
@@ -20,7 +20,7 @@ _ALL_WELL, _CANNOT, _INTERRUPTED, _BROKEN_PIPE = 0, 2, 130, 141
 _EPILOG = """\
 exit codes:
   0    all well
-  1    problems were found: damage in a file or a state (dump, verify), a result that is wrong (demo)
+  1    problems were found: damage in a file or a state (compact, dump, verify), a result that is wrong (demo)
   2    wrong usage, not a state or not an SSTable, or it cannot be opened; one line on stderr says why
   130  interrupted
   141  the reader of the output went away (as in `lsmstate inspect STATE | head`)
@@ -62,13 +62,13 @@ def build_parser() -> argparse.ArgumentParser:
     """The arguments of all commands."""
     parser = argparse.ArgumentParser(
         prog="lsmstate",
-        description="Look into the state of streaming joins, check it, and see it at work.",
+        description="Look into the state of streaming joins, check it, compact it, and see it at work.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"lsmstate {lsmstate.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, dump, inspect, verify):
+    for command in (compact, demo, dump, inspect, verify):
         command.add(commands)
     return parser
 

@@ -28,7 +28,7 @@ IMAGES = 5_000_000 if FULL else 100_000
 IMAGES_EACH = -(-IMAGES // len(CASES))
 GO_ON_EVERY = 8 if FULL else 1
 TURNS_MAX = 60
-RECOVERED_EVERY = 1 if FULL else 12  # points whose recovery is crashed in turn
+RECOVERED_EVERY = 1 if FULL else 30  # points whose recovery is crashed in turn
 RECOVERY_IMAGES = 32 if FULL else 4  # a point of the recovery, at most
 SEEDED_IMAGES = 40  # a point, at most, to find a seeded bug with
 
