@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -120,16 +120,17 @@ class Compactor:
 
     def _adopt_notes(self) -> bool:
         core, changed = self._core, False
-        for name, merged in read_notes(core.fs, core.path, core.store_id):
-            if merged is None:
-                continue  # under way; or its process has died, and the next job removes it
-            version = adopted(core.working, merged)
-            if version is not None:
-                with core.swap_lock:
-                    core.working = version
-                self.counters.adopted += 1
-                changed = True
-            elif merged.is_overtaken(core.working):
+        notes = {name: merged for name, merged in read_notes(core.fs, core.path, core.store_id) if merged is not None}
+        version, used = _with_all(core.working, notes)
+        if used:
+            with core.swap_lock:
+                core.working = version
+            self.counters.adopted += len(used)
+            changed = True
+        # What the last epoch still leads to is for others too, until an epoch of this handle is durable.
+        _, wanted = _with_all(replace(core.working, files=core.head.version.files), notes)
+        for name, merged in notes.items():
+            if name not in used and name not in wanted and merged.is_overtaken(core.working):
                 remove_note(core.fs, core.path, name)
         return changed
 
@@ -232,6 +233,20 @@ class Compactor:
             first, last = (part.min_ts // width, part.max_ts // width) if width else (0, 0)
             shapes.append(RunShape(part.side, first, last, part.rows))
         return tuple(shapes)
+
+
+def _with_all(version: Version, notes: Mapping[str, Merged]) -> tuple[Version, set[str]]:
+    """The version with all merges in place that fit, in whatever order they build on each other; and which did."""
+    used: set[str] = set()
+    while True:
+        before = len(used)
+        for name, merged in notes.items():
+            after = adopted(version, merged)
+            if after is not None:
+                version = after
+                used.add(name)
+        if len(used) == before:
+            return version, used
 
 
 def _unit_us(side: Side) -> int:

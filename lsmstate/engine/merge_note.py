@@ -113,7 +113,7 @@ def read_notes(fs: FileSystem, path: str, store_id: str) -> Iterator[tuple[str, 
         try:
             body = decode(str(name), fs.read(f"{directory}/{name}", DOCUMENT_MAX_BYTES), str(name))[1]
             yield str(name), _decoded(body) if body["store"] == store_id else None
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):  # of another user, who compacts for himself
             continue
         except (CorruptionError, FormatVersionError, KeyError, TypeError, ValueError, IndexError):
             yield str(name), None
