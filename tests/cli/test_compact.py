@@ -153,7 +153,8 @@ def test_partition_of_a_join_is_compacted_at_the_epoch_that_counts(run: Run, joi
     result = run("compact", join.partition(1), "--major")
     assert result.code == 0
     assert "left: 5 -> " in on_one_line(result.out)
-    assert f"leave it to the join, and see lsmstate compact {join.path}" in on_one_line(result.out)
+    told = f"leave it to the join, and see lsmstate compact {join.path}"
+    assert "".join(told.split()) in "".join(result.out.split())  # a long path is folded
     (state,) = run("compact", join.partition(1), "--json").json["states"]
     assert state["path"] == str(join.partition(1))
     stray = run("compact", join.path / "p-00009")
