@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from bench.retention_runs import SCHEMA, SECOND_US, Workload, run_ours, run_peer
-from bench.workload import keys_of, rows_of
+from bench.workload import keys_of, rows_of, texts
 from lsmstate import Options, Side, StateStore
 
 WORKLOADS = {
     "a: ordered times": (Workload(50_000, 300, kept=48), 3.0),
     "b: disorder over half of the retention": (Workload(50_000, 300, kept=32, disorder=16), 5.0),
-    "c: 2,000 flushes into each bucket": (Workload(300, 12_000, kept=4000, flushes_a_bucket=2000), 8.0),
+    "c: 2,000 flushes into each bucket": (Workload(300, 18_000, kept=10_000, flushes_a_bucket=2000), 8.0),
 }
 
 
@@ -90,10 +90,9 @@ def test_compaction_speed(tmp_path: Path) -> None:
         with StateStore.open(tmp_path / f"{turn}", [side], Options(auto_compact=False)) as store:
             for number in range(8):
                 rows = 500_000
-                text = pa.array(np.full(rows, "x" * 42 + f"{number:08d}"))
                 ts = pa.array(rng.integers(0, SECOND_US, rows)).cast(schema.field("ts").type)
                 keys = pa.array(rng.integers(-(2**63), 2**63 - 1, rows))
-                store.append(0, pa.RecordBatch.from_arrays([keys, ts, text.cast(pa.string())], schema=schema))
+                store.append(0, pa.RecordBatch.from_arrays([keys, ts, texts(rows, 50, rng)], schema=schema))
                 store.snapshot_epoch(number + 1)
             begun = time.perf_counter()
             store.compact(major=True)

@@ -71,6 +71,12 @@ def _mixed(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
+def texts(n: int, size: int, rng: np.random.Generator) -> pa.Array:
+    """Random strings of one size."""
+    letters = rng.integers(ord("a"), ord("z"), n * size, dtype=np.uint8, endpoint=True)
+    return _strings(letters, np.full(n, size))
+
+
 def rows_of(keys: pa.Array, ts: npt.NDArray[np.int64], rng: np.random.Generator) -> pa.RecordBatch:
     """Rows with these keys and times, and a random payload."""
     n = len(ts)

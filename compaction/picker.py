@@ -35,7 +35,7 @@ def pick(tree: Tree, *, major: bool = False) -> Choice | None:
             choice = _smallest(tree, side, held)
             if choice is not None:
                 return choice
-    return None
+    return _half_dead(tree)
 
 
 def is_mixed(tree: Tree, file: FileShape) -> bool:
@@ -87,6 +87,15 @@ def _everything(tree: Tree, mixed: list[FileShape]) -> Choice | None:
             return choice
     removed = next((file for file in tree.files if file.has_removed), None)
     return None if removed is None else Choice("it holds removed rows", (removed.name,))
+
+
+def _half_dead(tree: Tree) -> Choice | None:
+    """A file that is half retired, where that is worth it: a sixteenth of all, which units of usual width never are."""
+    total = sum(file.size_bytes for file in tree.files)
+    for file in tree.files:
+        if file.dead_share >= 0.5 and file.dead_share * file.size_bytes * 16 > total and not is_mixed(tree, file):
+            return Choice("most of it is retired", (file.name,))
+    return None
 
 
 def _worth(tree: Tree, side: int, files: list[FileShape], why: str) -> Choice | None:

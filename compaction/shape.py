@@ -21,12 +21,14 @@ class RunShape:
 
 @dataclass(frozen=True, slots=True)
 class FileShape:
-    """One file: what is read of it, its size when it was written, and whether removed rows may be left in it."""
+    """One file: what is read of it, its size when it was written, whether removed rows may be left in it, and about
+    which share of what is read of it is retired."""
 
     name: str
     size_bytes: int
     runs: tuple[RunShape, ...]
     has_removed: bool = False
+    dead_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

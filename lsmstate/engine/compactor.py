@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from compaction import RUNS_MAX, Choice, FileShape, Horizon, RunShape, Tree, dead_rows, pick, unit_width
+from compaction import RUNS_MAX, Choice, Tree, dead_rows, pick
 from iopool import Ticket
 from lsmstate.engine.merge import Keep, MergedRun, merged_runs
 from lsmstate.engine.merge_note import Merged, NoteWriter, Taken, adopted, read_notes, remove_note
+from lsmstate.engine.shape import rows_max, tree_of, unit_us
 from lsmstate.errors import CorruptionError
 from lsmstate.keys import I64, TS_MIN, U64
 from lsmstate.manifest import names
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from lsmstate.engine.core import Core
 
 _STEPS = 4  # of one job: then it looks at a newer version
-_RUN_ROWS_MAX = 4 << 20
-_RUN_BYTES_MAX = 512 << 20
 Progress = Callable[[str, int], None]  # what is merged, and how many rows of it are written
 
 
@@ -185,7 +184,7 @@ class Compactor:
 
     def _merged(self, version: Version, choice: Choice, name: str, progress: Progress | None) -> Merged:
         core = self._core
-        rows_max = _rows_max(version)
+        most = rows_max(version)
         taken: list[Taken] = []
         runs: list[MergedRun] = []
 
@@ -198,7 +197,7 @@ class Compactor:
         for side, kind in enumerate(core.sides):
             if choice.side not in (None, side):
                 continue
-            end = None if choice.unit is None else (choice.unit + 1) * _unit_us(kind)
+            end = None if choice.unit is None else (choice.unit + 1) * unit_us(kind)
             inputs: list[StoredRun] = []
             keeps: list[Keep] = []
             for ref in (version.files[name] for name in choice.files):
@@ -210,7 +209,7 @@ class Compactor:
                     keeps.append(_keep(version, side, kind, part, end))
                     taken.append(Taken(ref.name, ref.digest, number, part, _left(kind, table.runs[number], part, end)))
             if inputs:
-                runs += merged_runs(side, kind, inputs, keeps, rows_max, tick)
+                runs += merged_runs(side, kind, inputs, keeps, most, tick)
         added: tuple[FileRef, ...] = ()
         if runs:
             epoch, folded = version.epoch + 1, max((t.id + 1 for t in version.tombstones), default=0)
@@ -219,20 +218,7 @@ class Compactor:
         return Merged(tuple(taken), added, version.watermark, version.tombstones)
 
     def _tree(self, version: Version) -> Tree:
-        files = [
-            FileShape(ref.name, ref.size_bytes, self._shapes(ref), any(t.can_kill(ref) for t in version.tombstones))
-            for ref in version.files.values()
-            if ref.name not in self._shunned
-        ]
-        return Tree(files, [_horizon(version, side) for side in self._core.sides], _rows_max(version))
-
-    def _shapes(self, ref: FileRef) -> tuple[RunShape, ...]:
-        sides, shapes = self._core.sides, []
-        for part in ref.live:
-            width = _unit_us(sides[part.side])
-            first, last = (part.min_ts // width, part.max_ts // width) if width else (0, 0)
-            shapes.append(RunShape(part.side, first, last, part.rows))
-        return tuple(shapes)
+        return tree_of(version, self._core.sides, self._shunned)
 
 
 def _with_all(version: Version, notes: Mapping[str, Merged]) -> tuple[Version, set[str]]:
@@ -247,25 +233,6 @@ def _with_all(version: Version, notes: Mapping[str, Merged]) -> tuple[Version, s
                 used.add(name)
         if len(used) == before:
             return version, used
-
-
-def _unit_us(side: Side) -> int:
-    """The width of a unit of time; 0 where rows never age."""
-    return 0 if side.retention_us is None else unit_width(side.retention_us, side.bucket_us)
-
-
-def _horizon(version: Version, side: Side) -> Horizon | None:
-    if side.retention_us is None or version.watermark is None:
-        return None
-    width = _unit_us(side)
-    return Horizon((version.watermark - side.retention_us + 1) // width, (version.watermark + 1) // width)
-
-
-def _rows_max(version: Version) -> int:
-    """How many rows a run may have: so many that their strings surely fit into one column."""
-    rows = sum(run.rows for ref in version.files.values() for run in ref.runs)
-    size = sum(ref.size_bytes for ref in version.files.values())
-    return max(1, min(_RUN_ROWS_MAX, _RUN_BYTES_MAX * max(rows, 1) // max(size, 1)))
 
 
 def _keep(version: Version, side: int, kind: Side, part: RunRef, end: int | None) -> Keep:

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from lsmstate.engine.core import Core
 
 
+_LARGE_BYTES = 8 << 20
+
+
 @dataclass
 class Collector:
     """What a handle knows of retained manifests, so that each is read once; and what it has removed."""
 
     reach: dict[str, tuple[str, int, frozenset[str]]] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)  # of files that may have to go
+    leaving: set[str] = field(default_factory=set)  # large files that are removed in the background
     unreadable: set[str] = field(default_factory=set)  # torn candidates, or damaged ones
     files_removed: int = 0
     last_error: str | None = None
@@ -89,15 +94,34 @@ def _collect(core: Core, retained: set[str], first: int, merging: set[str]) -> N
         return
     directory = f"{core.path}/{names.SST_DIR}"
     used = core.files_in_use().union(*(reach[name][2] for name in retained if name in reach))
-    gone = set()
+    gone, large = set(), set()
     for name in fs.list_dir(directory):
         parsed = names.parse(name)
         if parsed is None or parsed.epoch >= first or name in used or name in merging or parsed.attempt in attempts:
             continue
-        if _unlink(core, f"{directory}/{name}"):
+        if _is_large(core, name):
+            large.add(name)
+        elif _unlink(core, f"{directory}/{name}"):
             gone.add(name)
     core.cache.drop(directory, gone)
     collector.files_removed += len(gone)
+    if large - collector.leaving:
+        leaving = frozenset(large - collector.leaving)
+        collector.leaving |= leaving
+        core.pool.submit("compaction", lambda: _remove_large(core, directory, leaving))
+
+
+def _is_large(core: Core, name: str) -> bool:
+    """Whether the system takes long to free a file: that is done in the background."""
+    known = core.collector.sizes.pop(name, None)
+    return known is not None and known >= _LARGE_BYTES
+
+
+def _remove_large(core: Core, directory: str, names_: frozenset[str]) -> None:
+    for name in names_:
+        if _unlink(core, f"{directory}/{name}"):
+            core.collector.files_removed += 1
+    core.cache.drop(directory, set(names_))
 
 
 def _learn(core: Core, collector: Collector, retained: set[str], pinned: set[str]) -> None:
@@ -120,6 +144,7 @@ def _learn(core: Core, collector: Collector, retained: set[str], pinned: set[str
             if name in pinned:
                 continue  # its reader came too late, and has been told
             raise
+        collector.sizes.update((ref.name, ref.size_bytes) for ref in manifest.version.files.values())
         collector.reach[name] = (manifest.base_name, manifest.publication, frozenset(manifest.version.files))
     for name in collector.reach.keys() - retained:
         del collector.reach[name]

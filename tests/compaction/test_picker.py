@@ -81,6 +81,14 @@ def test_major_compaction_ends_with_one_file_of_a_unit_and_one_of_the_rest_witho
     assert pick(Tree([files[0]], [Horizon(0, 5)]), major=True) is None
 
 
+def test_half_dead_file_is_rewritten_only_where_it_pays() -> None:
+    dying = FileShape("a", 100 * KB, (RunShape(0, 3, 3, 100),), dead_share=0.5)
+    few = [mixed(f"u{n}", n, n, kb=100) for n in (4, 5)]
+    assert pick(Tree([dying, *few], [Horizon(3, 9)])) == Choice("most of it is retired", ("a",))
+    many = [mixed(f"u{n}", n, n, kb=100) for n in range(4, 20)]
+    assert pick(Tree([dying, *many], [Horizon(3, 30)])) is None
+
+
 @dataclass
 class Life:
     """A side over many flushes, compacted after each; rows by unit for every file."""

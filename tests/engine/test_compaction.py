@@ -134,7 +134,7 @@ def test_merge_larger_than_a_piece_keeps_every_value(tmp_path: Path) -> None:
             store.append(0, rows_between(epoch * 1_000_000, count, epoch))
             store.snapshot_epoch(epoch)
         expected = pa.Table.from_batches(store.scan(0)).sort_by("k")
-        with mock.patch("lsmstate.engine.compactor._RUN_ROWS_MAX", 2 * PIECE_ROWS):
+        with mock.patch("lsmstate.engine.shape._RUN_ROWS_MAX", 2 * PIECE_ROWS):
             store.compact(major=True)
         store.snapshot_epoch(4)
         assert store.stats().sides[0].runs == 2

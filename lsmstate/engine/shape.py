@@ -1,0 +1,69 @@
+"""A version as the picker sees it: files and runs in units of time, without opening any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from compaction import FileShape, Horizon, RunShape, Tree, unit_width
+from lsmstate.manifest.version import Version
+from lsmstate.refs import FileRef
+from lsmstate.schema import Side
+
+_RUN_ROWS_MAX = 4 << 20
+_RUN_BYTES_MAX = 512 << 20
+
+
+def tree_of(version: Version, sides: Sequence[Side], without: Collection[str] = ()) -> Tree:
+    """The shape of a version, without some of its files."""
+    files = [
+        FileShape(
+            ref.name,
+            ref.size_bytes,
+            _shapes(ref, sides),
+            any(t.can_kill(ref) for t in version.tombstones),
+            _dead_share(version, sides, ref),
+        )
+        for ref in version.files.values()
+        if ref.name not in without
+    ]
+    return Tree(files, [_horizon(version, side) for side in sides], rows_max(version))
+
+
+def _shapes(ref: FileRef, sides: Sequence[Side]) -> tuple[RunShape, ...]:
+    shapes = []
+    for part in ref.live:
+        width = unit_us(sides[part.side])
+        first, last = (part.min_ts // width, part.max_ts // width) if width else (0, 0)
+        shapes.append(RunShape(part.side, first, last, part.rows))
+    return tuple(shapes)
+
+
+def unit_us(side: Side) -> int:
+    """The width of a unit of time; 0 where rows never age."""
+    return 0 if side.retention_us is None else unit_width(side.retention_us, side.bucket_us)
+
+
+def _horizon(version: Version, side: Side) -> Horizon | None:
+    if side.retention_us is None or version.watermark is None:
+        return None
+    width = unit_us(side)
+    return Horizon((version.watermark - side.retention_us + 1) // width, (version.watermark + 1) // width)
+
+
+def _dead_share(version: Version, sides: Sequence[Side], ref: FileRef) -> float:
+    """About which share of a file's rows is retired, as if their times were spread evenly."""
+    dead, rows = 0.0, 0
+    for part in ref.live:
+        retention = sides[part.side].retention_us
+        if version.watermark is not None and retention is not None:
+            span = part.max_ts - part.min_ts + 1
+            dead += part.rows * min(1.0, max(0, version.watermark - retention + 1 - part.min_ts) / span)
+        rows += part.rows
+    return dead / max(rows, 1)
+
+
+def rows_max(version: Version) -> int:
+    """How many rows a run may have: so many that their strings surely fit into one column."""
+    rows = sum(run.rows for ref in version.files.values() for run in ref.runs)
+    size = sum(ref.size_bytes for ref in version.files.values())
+    return max(1, min(_RUN_ROWS_MAX, _RUN_BYTES_MAX * max(rows, 1) // max(size, 1)))
