@@ -1,9 +1,12 @@
-"""One streaming join in a JVM of its own: `python -m bench.spark_child ENGINE MASTER PARTITIONS INPUT WORK`.
+"""One streaming join in a JVM of its own:
+
+    python -m bench.spark_child ENGINE MASTER PARTITIONS INPUT WORK [WITHIN DELAY]
 
 ENGINE is `lsmstate`, `ceiling` (the plan of lsmstate with a task that only counts, and hands back as many rows as the
 join would), `rocksdb` (Spark's join, changelog checkpointing, state format 4) or `hdfs` (Spark's join, its default
-store). All read the same files, one a side and batch, and write to the noop sink. Prints a JSON list: milliseconds and
-rows of every batch, and the milliseconds of our slowest task.
+store). WITHIN is the interval to both sides and DELAY that of the watermark, in seconds. All read the same files, one a
+side and batch, and write to the noop sink. Prints a JSON list: milliseconds and rows of every batch; of ours also what
+the slowest task took, runs, and bytes of the state.
 """
 
 from __future__ import annotations
@@ -53,15 +56,18 @@ def session(master: str, partitions: int, engine: str) -> SparkSession:
     return spark
 
 
-def joined(spark: SparkSession, engine: str, partitions: int, rows: str, work: str) -> DataFrame:
+def joined(
+    spark: SparkSession, engine: str, partitions: int, rows: str, work: str, within: int, delay: int
+) -> DataFrame:
     """The join by one engine."""
     left, right = (
         spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(f"{rows}/{side}")
         for side, columns in (("left", LEFT), ("right", RIGHT))
     )
     if engine in ("rocksdb", "hdfs"):
-        a, b = left.withWatermark("ts", "1 hour").alias("a"), right.withWatermark("ts", "1 hour").alias("b")
-        near = "b.ts >= a.ts - interval 20 seconds and b.ts <= a.ts + interval 20 seconds"
+        late = f"{delay} seconds"
+        a, b = left.withWatermark("ts", late).alias("a"), right.withWatermark("ts", late).alias("b")
+        near = f"b.ts >= a.ts - interval {within} seconds and b.ts <= a.ts + interval {within} seconds"
         return a.join(b, F.expr(f"a.key = b.key and {near}"))
     if engine == "ceiling":
         lsmstate.spark.plan.make_task = counting_task
@@ -70,8 +76,8 @@ def joined(spark: SparkSession, engine: str, partitions: int, rows: str, work: s
         right,
         on="key",
         time=("ts", "ts"),
-        within=("-20 seconds", "20 seconds"),
-        watermark=("1 hour", "1 hour"),
+        within=(f"-{within} seconds", f"{within} seconds"),
+        watermark=(f"{delay} seconds", f"{delay} seconds"),
         state=f"{work}/state",
         partitions=partitions,
     )
@@ -92,21 +98,22 @@ def counting_task(spec: JoinSpec, wiring: Wiring) -> Callable[[Iterator[pa.Recor
     return task
 
 
-def main(engine: str, master: str, partitions: int, rows: str, work: str) -> None:
+def main(engine: str, master: str, partitions: int, rows: str, work: str, within: int = 20, delay: int = 3600) -> None:
     """Runs the join to its end."""
     spark = session(master, partitions, engine)
-    result = joined(spark, engine, partitions, rows, work)
+    result = joined(spark, engine, partitions, rows, work, within, delay)
     writer = result.writeStream.format("noop").option("checkpointLocation", f"{work}/checkpoint")
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
-    busy = {epoch.batch_id: epoch.busy_ms for epoch in progress(query)} if engine == "lsmstate" else {}
-    told = [
-        {"ms": p.durationMs["triggerExecution"], "rows": p.numInputRows, "busy_ms": busy.get(p.batchId)}
-        for p in query.recentProgress
-    ]
+    known = {epoch.batch_id: epoch for epoch in progress(query)} if engine == "lsmstate" else {}
+    told = []
+    for p in query.recentProgress:
+        epoch = known.get(p.batchId)
+        ours = {} if epoch is None else {"busy_ms": epoch.busy_ms, "runs": max(epoch.runs), "state": epoch.state_bytes}
+        told.append({"ms": p.durationMs["triggerExecution"], "rows": p.numInputRows, **ours})
     sys.stdout.write(json.dumps(told) + "\n")
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5], *map(int, sys.argv[6:]))

@@ -27,7 +27,9 @@ class Batch:
 
     ms: float
     rows: int
-    busy_ms: float | None
+    busy_ms: float | None = None
+    runs: int = 0  # of ours: the most of a side in a partition
+    state: int = 0  # of ours: bytes of all partitions
 
     @property
     def rows_per_s(self) -> float:
@@ -55,10 +57,11 @@ def write_input(directory: Path, rows: int, batches: int) -> None:
             os.utime(path, (number, number))
 
 
-def run(engine: str, master: str, partitions: int, rows: Path, work: Path) -> list[Batch]:
-    """The batches of one engine, in a process of its own."""
+def run(engine: str, master: str, partitions: int, rows: Path, work: Path, *times: int) -> list[Batch]:
+    """The batches of one engine, in a process of its own; `times` are WITHIN and DELAY of the child."""
     shutil.rmtree(work, ignore_errors=True)
-    command = [sys.executable, "-m", "bench.spark_child", engine, master, str(partitions), str(rows), str(work)]
+    arguments = [engine, master, partitions, rows, work, *times]
+    command = [sys.executable, "-m", "bench.spark_child", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     shutil.rmtree(work, ignore_errors=True)
     if done.returncode:

@@ -41,6 +41,7 @@ class EpochProgress:
     state_rows: tuple[int, int]
     state_bytes: int
     files: int
+    runs: tuple[int, int]  # the most of any partition: what a probe looks into
     watermark_us: int | None
     busy_ms: float  # of the slowest task: its own work, without waiting for Spark
     batch_ms: int  # of the whole batch, as Spark counts
@@ -161,6 +162,7 @@ def _summed(job: str, acks: Iterable[dict[str, Any]], progress: Any) -> EpochPro
         both("state_rows"),
         total("state_bytes"),
         total("files"),
+        (max(ack["runs"][0] for ack in told), max(ack["runs"][1] for ack in told)),
         told[0]["watermark"],
         max(float(ack["busy_ms"]) for ack in told),
         int(progress.durationMs.get("triggerExecution", 0)),

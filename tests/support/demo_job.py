@@ -27,6 +27,7 @@ def epoch(number: int) -> EpochProgress:
         state_rows=(60_000 * kept, 40_000 * kept),
         state_bytes=kept << 20,
         files=2 * kept,
+        runs=(kept, kept),
         watermark_us=None if number == 1 else START_US + number * 10_500_000,
         busy_ms=100.0,
         batch_ms=800,
