@@ -41,19 +41,17 @@ def merge_order(hashes: U64, ts: I64, ids: U64) -> Index:
 def cut_points(hashes: Sequence[U64], ts: Sequence[I64], rows_max: int) -> list[list[int]]:
     """Where to cut each run, so that the k-th pieces of all come before their next ones, of about `rows_max` rows.
 
-    Gives for each run the ends of its pieces. Cuts lie between times, so only rows with one hash and one time stay
-    together however many they are.
+    Gives for each run the ends of its pieces. Every run is sampled, because runs may hold different ranges of hashes.
+    Cuts lie between times, so only rows with one hash and one time stay together however many they are.
     """
-    total = sum(len(run) for run in hashes)
-    pieces = max(1, -(-total // rows_max))
-    ends: list[list[int]] = [[] for _ in hashes]
-    largest = max(range(len(hashes)), key=lambda n: len(hashes[n]))
-    for piece in range(1, pieces):
-        at = len(hashes[largest]) * piece // pieces
-        h, t = hashes[largest][at], ts[largest][at]
-        for run, times, mine in zip(hashes, ts, ends, strict=True):
-            low, high = (int(run.searchsorted(h, side)) for side in ("left", "right"))
-            mine.append(low + int(times[low:high].searchsorted(t)))
-    for run, mine in zip(hashes, ends, strict=True):
-        mine.append(len(run))
+    step = max(1, rows_max // (2 * len(hashes)))
+    sampled = np.concatenate([run[step - 1 :: step] for run in hashes])
+    times = np.concatenate([run[step - 1 :: step] for run in ts])
+    every = max(1, rows_max // step)
+    chosen = np.lexsort((times, sampled))[every - 1 :: every]
+    ends: list[list[int]] = []
+    for run, mine in zip(hashes, ts, strict=True):
+        low, high = run.searchsorted(sampled[chosen]), run.searchsorted(sampled[chosen], "right")
+        cuts = [a + int(mine[a:b].searchsorted(t)) for a, b, t in zip(low, high, times[chosen], strict=True)]
+        ends.append([*map(int, cuts), len(run)])
     return ends

@@ -20,7 +20,7 @@ from lsmstate.keys import I64, U64
 from lsmstate.refs import RunRef
 from lsmstate.schema import Side
 from lsmstate.sstable.filters import Span, build_bloom, build_directory
-from lsmstate.sstable.order import Index, bucket_numbers
+from lsmstate.sstable.order import bucket_numbers
 from lsmstate.sstable.reader import StoredRun
 
 D = TypeVar("D", bound=np.generic)
@@ -36,7 +36,7 @@ class Piece:
     kept: for each run its first row and the row after its last, and which of them stay; None if all do.
     """
 
-    kept: Sequence[tuple[int, int, Index | None]]
+    kept: Sequence[tuple[int, int, npt.NDArray[np.uint32] | None]]
     order: npt.NDArray[np.uint32]
 
 
@@ -65,12 +65,12 @@ def _pieces(runs: Sequence[StoredRun], keeps: Sequence[Keep]) -> Iterator[Piece]
     hashes, times, ids = ([getattr(run, what)() for run in runs] for what in ("hashes", "times", "ids"))
     starts = [0] * len(runs)
     for ends in zip(*cut_points(hashes, times, PIECE_ROWS), strict=True):
-        kept: list[tuple[int, int, Index | None]] = []
+        kept: list[tuple[int, int, npt.NDArray[np.uint32] | None]] = []
         parts: list[tuple[U64, I64, U64]] = []
         for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
             h, t, i = hashes[number][start:end], times[number][start:end], ids[number][start:end]
             stay = keeps[number](t, i)
-            rows = None if stay.all() else np.flatnonzero(stay)
+            rows = None if stay.all() else np.flatnonzero(stay).astype(np.uint32)
             kept.append((start, end, rows))
             parts.append((h, t, i) if rows is None else (h[rows], t[rows], i[rows]))
         starts = list(ends)

@@ -21,6 +21,8 @@ from lsmstate.keys import I64
 from lsmstate.layout import Layout
 from lsmstate.sstable.blocks import Blocks, BlockWriter, Place, Section
 
+_CHECK_ROWS = 128 << 10
+
 
 def write_column(writer: BlockWriter, layout: Layout, pieces: Iterable[pa.Array]) -> dict[str, Any]:
     """Writes a column that comes in pieces; gives its place for the index. Requires: arrays with offset 0.
@@ -153,7 +155,9 @@ class StoredColumn:
         self._values.touch()
         if self._layout.varying and not self._checked:
             self._data.touch()
-            self._check_offsets(*self._offsets(slice(0, self._rows), slice(1, self._rows + 1)))
+            for start in range(0, self._rows, _CHECK_ROWS):
+                end = min(start + _CHECK_ROWS, self._rows)
+                self._check_offsets(*self._offsets(slice(start, end), slice(start + 1, end + 1)))
             self._checked = True
         return self._arrow()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import mmh3
@@ -21,6 +21,7 @@ from lsmstate.errors import CorruptionError
 from lsmstate.keys import U64
 
 _BITS_PER_KEY = 12
+_PART_ROWS = 128 << 10
 BLOOM_K = 4  # bits of a hash in its filter word
 KEY_FILTER_MAX = 1024  # keys; beyond that a filter costs more to build than it saves
 _KEY_FILTER_ERROR = 0.01
@@ -64,10 +65,17 @@ def bloom_masks(hashes: U64) -> U64:
 def build_bloom(hashes: U64, span: Span) -> U64:
     """A filter over sorted hashes. Requires: at least one hash."""
     filter_words = np.zeros(max(1, len(hashes) * _BITS_PER_KEY // 64), np.uint64)
-    at = span.spread(hashes, len(filter_words))
-    starts = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])
-    filter_words[at[starts]] = np.bitwise_or.reduceat(bloom_masks(hashes), starts)
+    for part in _parts(hashes):
+        at = span.spread(part, len(filter_words))
+        starts = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])
+        filter_words[at[starts]] |= np.bitwise_or.reduceat(bloom_masks(part), starts)
     return filter_words
+
+
+def _parts(hashes: U64) -> Iterator[U64]:
+    """The hashes piece by piece: what is computed of them at once stays small, and in the caches."""
+    for start in range(0, len(hashes), _PART_ROWS):
+        yield hashes[start : start + _PART_ROWS]
 
 
 def directory_bits(rows: int) -> int:
@@ -78,9 +86,12 @@ def directory_bits(rows: int) -> int:
 def build_directory(hashes: U64, span: Span) -> npt.NDArray[np.uint32]:
     """`directory[s] : directory[s + 1]` are the rows of slot s. Requires: sorted hashes, at least one."""
     bits = directory_bits(len(hashes))
-    counts = np.bincount(span.spread(hashes, 1 << bits), minlength=1 << bits)
     directory = np.zeros((1 << bits) + 1, np.uint32)
-    np.cumsum(counts, out=directory[1:])
+    for part in _parts(hashes):
+        slots = span.spread(part, 1 << bits)
+        first, last = int(slots[0]), int(slots[-1])
+        directory[first + 1 : last + 2] += np.bincount(slots - first, minlength=last - first + 1).astype(np.uint32)
+    np.cumsum(directory, out=directory)
     return directory
 
 

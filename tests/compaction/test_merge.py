@@ -50,6 +50,15 @@ def test_hot_key_is_cut_between_its_times() -> None:
     assert np.diff([0, *ends]).max() <= 1000
 
 
+def test_pieces_are_small_though_runs_hold_different_ranges_of_hashes() -> None:
+    rng = np.random.default_rng(1)
+    hashes = [np.sort(rng.integers(low, low + 2**62, 20_000, np.uint64)) for low in (0, 2**61, 2**63)]
+    ends = cut_points(hashes, [np.zeros(20_000, np.int64)] * 3, 1000)
+    sizes = np.diff(np.array([[0, *mine] for mine in ends]), axis=1).sum(axis=0)
+    assert sizes.max() <= 1500
+    assert sizes.sum() == 60_000
+
+
 @pytest.mark.parametrize(
     ("retention", "bucket", "width"),
     [(1600, 100, 100), (1601, 100, 200), (0, 100, 100), (3600, 1, 225), (10, 1000, 1000)],
