@@ -86,6 +86,7 @@ def _show_summary(out: Console, report: dict[str, Any]) -> None:
             f"{count_text(report['rows'], 'row')} in {count_text(len(report['files']), 'file')}, "
             f"{size_text(report['file_bytes'])}, {count_text(len(report['tombstones']), 'tombstone')}",
         ),
+        ("compaction", _compaction_text(report["compaction"])),
         ("retains", epochs_text(epochs)),
         ("readers", _readers_text(report["pins"])),
         ("prepared", epochs_text(c["epoch"] for c in report["candidates"]) if report["candidates"] else "nothing"),
@@ -94,6 +95,15 @@ def _show_summary(out: Console, report: dict[str, Any]) -> None:
     if head["meta"]:
         pairs.append(("meta", cut(json.dumps(head["meta"], sort_keys=True), _META_MAX)))
     fields(out, pairs)
+
+
+def _compaction_text(told: dict[str, Any]) -> str:
+    waits = "nothing is to be merged"
+    if told["next"] is not None:
+        waits = f"to be merged next: {count_text(told['debt_rows'], 'row')} ({told['next']})"
+    notes = f"; {count_text(told['notes'], 'merge')} for the next epoch to adopt" if told["notes"] else ""
+    runs, stored = count_text(told["most_runs"], "run"), f"{told['space_amplification']:.2f}"
+    return f"a probe looks into {runs} at most; files hold {stored} rows for each that is read; {waits}{notes}"
 
 
 def _readers_text(pins: Sequence[dict[str, Any]]) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 from iopool import FileSystem
 from lsmstate.cli.values import plain_json
 from lsmstate.engine.identity import Identity, read_identity
+from lsmstate.engine.merge_note import noted
+from lsmstate.engine.shape import next_merge
 from lsmstate.errors import CorruptionError, LsmStateError, NotAStateError, SnapshotExpired
 from lsmstate.keys import bucket_end, bucket_start
 from lsmstate.manifest import names
@@ -54,6 +56,7 @@ def describe(fs: FileSystem, path: str) -> dict[str, Any]:
         "watermark_us": version.watermark,
         "rows": sum(run.rows for ref in version.files.values() for run in ref.live),
         "file_bytes": sum(ref.size_bytes for ref in version.files.values()),
+        "compaction": _compaction(fs, path, identity.sides, version),
         "epochs": _epochs(manifests, errors),
         "buckets": _buckets(identity.sides, version),
         "files": [_file(ref, manifests) for ref in version.files.values()],
@@ -124,6 +127,21 @@ def _epochs(manifests: list[Manifest], errors: dict[int, Exception]) -> list[dic
     for epoch, error in errors.items():
         found[epoch] = {**blank, "epoch": epoch, "error": str(error)}
     return [found[epoch] for epoch in sorted(found)]
+
+
+def _compaction(fs: FileSystem, path: str, sides: tuple[Side, ...], version: Version) -> dict[str, Any]:
+    """How many runs a probe looks into, how much of the files is read, and what waits."""
+    found = next_merge(version, sides)
+    stored = sum(run.rows for ref in version.files.values() for run in ref.runs)
+    read = sum(run.rows for run in version.parts())
+    return {
+        "most_runs": max((len(_runs_of(version, side)) for side in range(len(sides))), default=0),
+        "stored_rows": stored,
+        "space_amplification": round(stored / read, 3) if read else 1.0,
+        "next": None if found is None else found[0],
+        "debt_rows": 0 if found is None else found[1],
+        "notes": len(noted(fs, path)),
+    }
 
 
 def _runs_of(version: Version, side: int) -> list[RunRef]:

@@ -22,7 +22,7 @@ from compaction import RUNS_MAX, Choice, Tree, dead_rows, pick
 from iopool import Ticket
 from lsmstate.engine.merge import Keep, MergedRun, merged_runs
 from lsmstate.engine.merge_note import Merged, NoteWriter, Taken, adopted, read_notes, remove_note
-from lsmstate.engine.shape import rows_max, tree_of, unit_us
+from lsmstate.engine.shape import next_merge, rows_max, tree_of, unit_us
 from lsmstate.errors import CorruptionError
 from lsmstate.keys import I64, TS_MIN, U64
 from lsmstate.manifest import names
@@ -112,10 +112,9 @@ class Compactor:
         self._stopping.set()
 
     def debt_rows(self) -> int:
-        """The rows that merges would write if all were carried out now."""
-        choice = pick(self._tree(self._core.working))
-        files = self._core.working.files
-        return 0 if choice is None else sum(run.rows for name in choice.files for run in files[name].live)
+        """The rows that the next merge would read."""
+        found = next_merge(self._core.working, self._core.sides)
+        return 0 if found is None else found[1]
 
     def _adopt_notes(self) -> bool:
         core, changed = self._core, False

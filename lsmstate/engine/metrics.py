@@ -33,7 +33,7 @@ def _families(stats: Stats) -> Iterator[tuple[str, str, str, list[Sample]]]:
     yield "tombstones", "gauge", "ranges that were removed and not folded yet", one(stats.tombstones)
     yield "write_amplification", "gauge", "bytes written for each byte flushed", one(stats.write_amplification)
     yield "space_amplification", "gauge", "rows in files for each row that is read", one(stats.space_amplification)
-    yield "compaction_debt_rows", "gauge", "rows that the next merge would write", one(stats.debt_rows)
+    yield "compaction_debt_rows", "gauge", "rows that the next merge would read", one(stats.debt_rows)
     yield "flushed_bytes", "counter", "bytes that were flushed", one(stats.flushed_bytes)
     yield "merges", "counter", "merges that were carried out", one(stats.compaction.merges)
     yield "merged_rows", "counter", "rows that merges have written", one(stats.compaction.rows_merged)

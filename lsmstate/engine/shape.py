@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from compaction import FileShape, Horizon, RunShape, Tree, unit_width
+from compaction import FileShape, Horizon, RunShape, Tree, pick, unit_width
 from lsmstate.manifest.version import Version
 from lsmstate.refs import FileRef
 from lsmstate.schema import Side
@@ -27,6 +27,15 @@ def tree_of(version: Version, sides: Sequence[Side], without: Collection[str] = 
         if ref.name not in without
     ]
     return Tree(files, [_horizon(version, side) for side in sides], rows_max(version))
+
+
+def next_merge(version: Version, sides: Sequence[Side]) -> tuple[str, int] | None:
+    """Why something should be merged now, and how many rows would be read for it; None if all is well."""
+    choice = pick(tree_of(version, sides))
+    if choice is None:
+        return None
+    runs = [run for name in choice.files for run in version.files[name].live if choice.side in (None, run.side)]
+    return choice.why, sum(run.rows for run in runs)
 
 
 def _shapes(ref: FileRef, sides: Sequence[Side]) -> tuple[RunShape, ...]:

@@ -29,7 +29,7 @@ class Stats:
     """A store at one moment.
 
     stored_rows: rows in its files, of which compaction has taken some into other files. debt_rows: rows that the next
-    merge would write. flushed_bytes: what this handle has flushed.
+    merge would read. flushed_bytes: what this handle has flushed.
     """
 
     epoch: int

@@ -41,9 +41,17 @@ def test_inspect_json_has_the_documented_parts(run: Run, built: Path) -> None:
     told = run("inspect", built, "--json").json
     assert {*told} == {
         *("schema", "path", "id", "sides", "head", "watermark_us", "rows", "file_bytes", "epochs", "buckets"),
-        *("files", "tombstones", "pins", "candidates", "unreached"),
+        *("files", "tombstones", "pins", "candidates", "unreached", "compaction"),
     }
     assert told["schema"] == "lsmstate.inspect/1"
+    assert told["compaction"] == {
+        "most_runs": 4,
+        "stored_rows": 6000,
+        "space_amplification": 1.0,
+        "next": "a unit of time has settled",
+        "debt_rows": 1000,
+        "notes": 0,
+    }
     assert told["path"] == str(built)
     assert [(s["name"], s["rows"], s["retention_us"]) for s in told["sides"]] == [
         ("ads", 4000, 600 * SECOND_US),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from unittest import mock
@@ -220,3 +220,40 @@ def test_handle_that_is_closed_does_not_wait_for_its_merge(world: World) -> None
     store.close()
     again = world.open()
     assert len(list(plain(again.scan(0)))) == 60
+
+
+class Waited:
+    """A job that is done only if somebody waits for it: its process ends before anything else would be."""
+
+    def __init__(self, job: Callable[[], object]) -> None:
+        self._job, self._done = job, False
+
+    def done(self) -> bool:
+        return self._done
+
+    def result(self, timeout: float | None = None) -> object:
+        self._done = True
+        return self._job()
+
+
+class ShortLived:
+    """The pool of such a process. Spills are always waited for."""
+
+    def submit(self, lane: str, job: Callable[[], object], *, timeout: float | None = None) -> Waited:
+        return Waited(job)
+
+    def metrics(self) -> dict[str, object]:
+        return {}
+
+
+def test_runs_stay_bounded_though_every_process_ends_at_once() -> None:
+    fs, candidate, most = SimFileSystem(), None, 0
+    for epoch in range(1, 81):
+        with StateStore.open_candidate(PATH, candidate, sides(), fs=fs.spawn(), pool=ShortLived()) as store:  # type: ignore[arg-type]
+            store.append(0, batch((epoch, epoch, "v")))
+            candidate = store.prepare(epoch)
+            store.retire(max(1, epoch - 3))
+            most = max(most, store.stats().sides[0].runs)
+            assert len(list(plain(store.scan(0)))) == epoch
+    assert 20 < most <= RUNS_MAX
+    assert len(fs.list_dir(f"{PATH}/sst")) < 2 * RUNS_MAX

@@ -12,7 +12,7 @@ import pytest
 
 from lsmstate import CorruptionError, FormatVersionError, LsmStateError, NotAStateError
 from tests.support.simfs import SimFileSystem
-from tests.support.small_store import Reading, build, open_small, read_all
+from tests.support.small_store import Reading, build, compact, open_small, read_all
 
 DOCUMENTED = (CorruptionError, FormatVersionError, NotAStateError)
 FULL = os.environ.get("LSMSTATE_TEST_SIZE") == "full"
@@ -25,6 +25,7 @@ Tree = dict[str, bytes | None]
 def sound() -> tuple[Tree, Reading]:
     fs = SimFileSystem()
     build(fs)
+    compact(fs)
     return fs.tree(), read_all(fs)
 
 

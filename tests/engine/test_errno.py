@@ -18,6 +18,7 @@ import pytest
 
 from lsmstate import EpochError, FencedError, LsmStateError, Options, StorePoisonedError
 from tests.conftest import Figures
+from tests.support.crash_cases import few_runs
 from tests.support.crash_check import Checker, unsynced_lost
 from tests.support.crash_memo import decoded_once
 from tests.support.crash_workload import SECOND, Driver, Epochs, Story, batch, rows_of, same_names
@@ -107,20 +108,22 @@ class Fault:
 @pytest.fixture(autouse=True)
 def watchdog() -> Iterator[None]:
     faulthandler.dump_traceback_later(HANGS_AFTER_SECONDS, exit=True)
-    with decoded_once():
+    with decoded_once(), few_runs():
         yield
     faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="module")
 def clean() -> list[list[Epochs]]:
-    """What is committed after each step, the first being to open, if nothing fails."""
-    with same_names("errno"):
+    """What is committed after each step, the first being to open, if nothing fails. It does compact."""
+    with same_names("errno"), few_runs():
         driver = Driver(SimFileSystem(), STORY.path, OPTIONS)
     states = [[p.epochs for p in driver.story.publications]]
-    for step in STEPS:
-        step(driver)
-        states.append([p.epochs for p in driver.story.publications])
+    with few_runs():
+        for step in STEPS:
+            step(driver)
+            states.append([p.epochs for p in driver.story.publications])
+    assert any("/merges/" in entry.path for entry in driver.disk.journal)
     return states
 
 

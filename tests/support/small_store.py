@@ -81,7 +81,8 @@ def open_small(fs: FileSystem, path: str = "/state", *, create: bool = False, re
     """The state, opened or created."""
     sides = SIDES if create else None
     attempt = "golden" if create else None
-    return StateStore.open(path, sides, Options(retain=2), fs=fs, attempt=attempt, read_only=read_only)
+    options = Options(retain=2, auto_compact=False)
+    return StateStore.open(path, sides, options, fs=fs, attempt=attempt, read_only=read_only)
 
 
 def build(fs: FileSystem, path: str = "/state") -> None:
@@ -95,6 +96,24 @@ def build(fs: FileSystem, path: str = "/state") -> None:
             if epoch == 3:
                 store.advance_watermark(39_000_000)
             store.snapshot_epoch(epoch, meta={"note": f"epoch {epoch}"})
+
+
+def compact(fs: FileSystem, path: str = "/state") -> None:
+    """Goes on with the state: a merge that takes a part of its files, leaves others narrowed, and folds a tombstone."""
+    with open_small(fs, path) as store:
+        store.append(0, left_rows(140, 40))
+        store.append(1, right_rows(140, 40))
+        store.advance_watermark(61_000_000)
+        store.remove(0, 60_000_000, 61_000_000)
+        store.snapshot_epoch(EPOCHS + 1, meta={"note": "before the merge"})
+        store.compact()
+        store.append(0, left_rows(190, 3))
+        store.snapshot_epoch(EPOCHS + 2, meta={"note": "after the merge"})
+        files = store._core.working.files.values()
+        assert any(ref.left is not None for ref in files)
+        assert any(ref.folded for ref in files)
+    for name in fs.list_dir(f"{path}/merges"):  # adopted; what is left of it is nobody's
+        fs.unlink(f"{path}/merges/{name}")
 
 
 @dataclass(frozen=True)
