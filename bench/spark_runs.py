@@ -60,6 +60,7 @@ def write_input(directory: Path, rows: int, batches: int) -> None:
 def run(engine: str, master: str, partitions: int, rows: Path, work: Path, *times: int) -> list[Batch]:
     """The batches of one engine, in a process of its own; `times` are WITHIN and DELAY of the child."""
     shutil.rmtree(work, ignore_errors=True)
+    os.sync()  # what the engine before has left to be written must not be written in this one's time
     arguments = [engine, master, partitions, rows, work, *times]
     command = [sys.executable, "-m", "bench.spark_child", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
