@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compaction import RUNS_MAX, Choice, Tree, dead_rows, pick
-from iopool import Ticket
+from iopool import PoolBusy, Ticket
 from lsmstate.engine.merge import Keep, MergedRun, merged_runs
 from lsmstate.engine.merge_note import Merged, NoteWriter, Taken, adopted, read_notes, remove_note
 from lsmstate.engine.shape import next_merge, rows_max, tree_of, unit_us
@@ -70,7 +70,8 @@ class Compactor:
         version = core.working
         if pick(self._tree(version)) is None:
             return
-        self._ticket = core.pool.submit("compaction", lambda: self._work(version))
+        with contextlib.suppress(PoolBusy):  # other states of the process wait already: there will be a next time
+            self._ticket = core.pool.submit("compaction", lambda: self._work(version), timeout=0.0)
 
     def adopt(self) -> None:
         """Puts finished merges into the working version, and sees to it that no side has too many runs."""

@@ -7,10 +7,12 @@ go before the files that they name. What cannot be proven unreachable stays.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from iopool import PoolBusy
 from lsmstate.engine.merge_note import noted
 from lsmstate.engine.pins import live_pins
 from lsmstate.errors import CorruptionError, LsmStateError, SnapshotExpired
@@ -95,7 +97,10 @@ def _collect(core: Core, retained: set[str], first: int, merging: set[str]) -> N
     directory = f"{core.path}/{names.SST_DIR}"
     used = core.files_in_use().union(*(reach[name][2] for name in retained if name in reach))
     gone, large = set(), set()
-    for name in fs.list_dir(directory):
+    present = set(fs.list_dir(directory))
+    collector.sizes = {name: size for name, size in collector.sizes.items() if name in present}
+    collector.leaving &= present
+    for name in sorted(present):
         parsed = names.parse(name)
         if parsed is None or parsed.epoch >= first or name in used or name in merging or parsed.attempt in attempts:
             continue
@@ -107,13 +112,14 @@ def _collect(core: Core, retained: set[str], first: int, merging: set[str]) -> N
     collector.files_removed += len(gone)
     if large - collector.leaving:
         leaving = frozenset(large - collector.leaving)
-        collector.leaving |= leaving
-        core.pool.submit("compaction", lambda: _remove_large(core, directory, leaving))
+        with contextlib.suppress(PoolBusy):  # they stay until the next time
+            core.pool.submit("compaction", lambda: _remove_large(core, directory, leaving), timeout=0.0)
+            collector.leaving |= leaving
 
 
 def _is_large(core: Core, name: str) -> bool:
     """Whether the system takes long to free a file: that is done in the background."""
-    known = core.collector.sizes.pop(name, None)
+    known = core.collector.sizes.get(name)
     return known is not None and known >= _LARGE_BYTES
 
 

@@ -257,3 +257,17 @@ def test_runs_stay_bounded_though_every_process_ends_at_once() -> None:
             assert len(list(plain(store.scan(0)))) == epoch
     assert 20 < most <= RUNS_MAX
     assert len(fs.list_dir(f"{PATH}/sst")) < 2 * RUNS_MAX
+
+
+def test_large_files_are_removed_in_the_background(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lsmstate.engine.garbage._LARGE_BYTES", 1)
+    store = world.open(retain=1)
+    small_epochs(store, 5)
+    store.compact(major=True)
+    for epoch in range(6, 10):
+        store.snapshot_epoch(epoch)
+    assert world.pool.close(30.0)
+    (left,) = store._core.working.files
+    assert world.fs.list_dir(f"{PATH}/sst") == [left]
+    assert store._core.collector.sizes.keys() <= {left} | store._core.collector.leaving
+    assert len(list(plain(store.scan(0)))) == 10
