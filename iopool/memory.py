@@ -113,9 +113,8 @@ class MemoryController:
                     raise self._timed_out(holding, waiter.size_bytes, timeout)
                 try:
                     waiter.news.get(timeout=min(left, LOOK_AGAIN_SECONDS))
-                except Empty:  # nothing moves. Those who held nothing before may hold all of it now
-                    if self._first() is waiter:
-                        self._press(holding)
+                except Empty:  # nothing moves. Others may hold all of it now; and one who waits can only spill its own
+                    self._press(holding, alone=self._first() is not waiter)
         finally:
             self._count("waited_s", monotonic() - began)
         self._tell_first()  # there may be room for the next one too
@@ -144,10 +143,10 @@ class MemoryController:
         holding.closed = True
         self._tell_first()
 
-    def _press(self, asking: _Holding) -> None:
-        """Wakes the accounts that hold anything: the asking one first, then the largest. Requires: no lock is held."""
+    def _press(self, asking: _Holding, *, alone: bool = False) -> None:
+        """Wakes accounts that hold anything: the asking one first, and unless `alone` the others, the largest first."""
         with self._lock:
-            holders = [holding for holding in self._holdings if holding.size_bytes > 0]
+            holders = [h for h in self._holdings if h.size_bytes > 0 and (h is asking or not alone)]
         for holding in sorted(holders, key=lambda h: (h is not asking, -h.size_bytes)):
             try:
                 if (account := holding.account()) is not None and (wake := account._wake) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -166,3 +167,24 @@ def test_raising_pressure_callback_harms_nobody(memory: MemoryController) -> Non
     assert memory.usage().pressure_errors == 1
     assert memory.usage().accounts == {"bad": 60, "good": 0, "asking": 40}
     assert memory.usage().waiting == 0
+
+
+def test_writer_that_is_not_first_is_asked_for_its_own_again_and_again(memory: MemoryController) -> None:
+    """It waits, and holds what the first one needs: while it does, only its own thread can make its store spill."""
+    a, b = memory.account("a"), memory.account("b")
+    b.reserve(100)
+    first = waiting_writer(memory, a, 40)
+    second: list[Writer] = []
+    asked: list[int] = []
+
+    def spill_slowly() -> None:
+        if second and threading.current_thread() is second[0]:
+            asked.append(1)
+            if len(asked) == 3:
+                b.release(100)
+
+    b.on_pressure(spill_slowly)
+    second.append(waiting_writer(memory, b, 40))
+    assert first.ended() is None
+    assert second[0].ended() is None
+    assert len(asked) >= 3
