@@ -1,12 +1,13 @@
 """One streaming join in a JVM of its own:
 
-    python -m bench.spark_child ENGINE MASTER PARTITIONS INPUT WORK [WITHIN DELAY]
+    python -m bench.spark_child ENGINE MASTER PARTITIONS INPUT WORK WARM [WITHIN DELAY]
 
 ENGINE is `lsmstate`, `ceiling` (the plan of lsmstate with a task that only counts, and hands back as many rows as the
 join would), `rocksdb` (Spark's join, changelog checkpointing, state format 4) or `hdfs` (Spark's join, its default
-store). WITHIN is the interval to both sides and DELAY that of the watermark, in seconds. All read the same files, one a
-side and batch, and write to the noop sink. Prints a JSON list: milliseconds and rows of every batch; of ours also what
-the slowest task took, runs, and bytes of the state.
+store). WARM is how often the whole input first goes through the ceiling's plan, whatever the engine: a young JVM
+compiles for some ten million rows, on the cores that the tasks need. WITHIN is the interval to both sides, DELAY that
+of the watermark, in seconds. All read the same files, one a side and batch, and write to the noop sink. Prints a JSON
+list: milliseconds and rows of every batch; of ours also what the slowest task took, runs, and bytes of the state.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 import lsmstate.spark.plan
 from lsmstate.join.spec import JoinSpec
 from lsmstate.spark import progress, stream_join
+from lsmstate.spark.task import make_task
 from lsmstate.spark.wiring import Wiring
 
 LEFT = "key bigint, ts timestamp, amount double, tag string"
@@ -69,8 +72,7 @@ def joined(
         a, b = left.withWatermark("ts", late).alias("a"), right.withWatermark("ts", late).alias("b")
         near = f"b.ts >= a.ts - interval {within} seconds and b.ts <= a.ts + interval {within} seconds"
         return a.join(b, F.expr(f"a.key = b.key and {near}"))
-    if engine == "ceiling":
-        lsmstate.spark.plan.make_task = counting_task
+    lsmstate.spark.plan.make_task = counting_task if engine == "ceiling" else make_task
     return stream_join(
         left,
         right,
@@ -98,13 +100,23 @@ def counting_task(spec: JoinSpec, wiring: Wiring) -> Callable[[Iterator[pa.Recor
     return task
 
 
-def main(engine: str, master: str, partitions: int, rows: str, work: str, within: int = 20, delay: int = 3600) -> None:
-    """Runs the join to its end."""
-    spark = session(master, partitions, engine)
-    result = joined(spark, engine, partitions, rows, work, within, delay)
+def finished(result: DataFrame, work: str) -> StreamingQuery:
+    """The query that has written all of a result."""
     writer = result.writeStream.format("noop").option("checkpointLocation", f"{work}/checkpoint")
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
+    return query
+
+
+def main(
+    engine: str, master: str, partitions: int, rows: str, work: str, warm: int, within: int = 20, delay: int = 3600
+) -> None:
+    """Runs the join to its end."""
+    spark = session(master, partitions, engine)
+    for number in range(warm):
+        place = f"{work}/warm-{number}"
+        finished(joined(spark, "ceiling", partitions, rows, place, within, delay), place)
+    query = finished(joined(spark, engine, partitions, rows, work, within, delay), work)
     known = {epoch.batch_id: epoch for epoch in progress(query)} if engine == "lsmstate" else {}
     told = []
     for p in query.recentProgress:

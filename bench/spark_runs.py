@@ -57,11 +57,11 @@ def write_input(directory: Path, rows: int, batches: int) -> None:
             os.utime(path, (number, number))
 
 
-def run(engine: str, master: str, partitions: int, rows: Path, work: Path, *times: int) -> list[Batch]:
-    """The batches of one engine, in a process of its own; `times` are WITHIN and DELAY of the child."""
+def run(engine: str, master: str, partitions: int, rows: Path, work: Path, warm: int, *times: int) -> list[Batch]:
+    """The batches of one engine, in a process of its own; the numbers are WARM, WITHIN and DELAY of the child."""
     shutil.rmtree(work, ignore_errors=True)
     os.sync()  # what the engine before has left to be written must not be written in this one's time
-    arguments = [engine, master, partitions, rows, work, *times]
+    arguments = [engine, master, partitions, rows, work, warm, *times]
     command = [sys.executable, "-m", "bench.spark_child", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     shutil.rmtree(work, ignore_errors=True)
@@ -71,13 +71,13 @@ def run(engine: str, master: str, partitions: int, rows: Path, work: Path, *time
 
 
 def rounds(
-    engines: Sequence[str], count: int, master: str, partitions: int, rows: Path, work: Path
+    engines: Sequence[str], count: int, master: str, partitions: int, rows: Path, work: Path, warm: int
 ) -> list[dict[str, list[Batch]]]:
     """Each engine once a round, in an order that turns."""
     told = []
     for number in range(count):
         turn = [*engines[number % len(engines) :], *engines[: number % len(engines)]]
-        told.append({engine: run(engine, master, partitions, rows, work) for engine in turn})
+        told.append({engine: run(engine, master, partitions, rows, work, warm) for engine in turn})
         line = ", ".join(f"{e} {_last(told[-1][e]):,.0f}" for e in engines)
         sys.stdout.write(f"\nround {number + 1}, rows/s of the last batches: {line}")
         sys.stdout.flush()

@@ -22,7 +22,7 @@ def flatness(batches: list[Batch]) -> float:
 @pytest.mark.parametrize(("master", "partitions"), [("local[2]", 2), ("local[1]", 1)])
 def test_large_batches(master: str, partitions: int, tmp_path: Path) -> None:
     write_input(tmp_path / "rows", rows=400_000, batches=12)
-    told = rounds(ENGINES, ROUNDS, master, partitions, tmp_path / "rows", tmp_path / "work")
+    told = rounds(ENGINES, ROUNDS, master, partitions, tmp_path / "rows", tmp_path / "work", warm=2)
     found = {other: ratio(told, "lsmstate", other) for other in ENGINES[1:]}
     print(f"\n{master}, 400k rows a batch, up to 4.8M state rows")
     for other, (middle, low, high) in found.items():
@@ -37,7 +37,7 @@ def test_large_batches(master: str, partitions: int, tmp_path: Path) -> None:
 
 def test_three_hundred_batches_under_a_turning_watermark(tmp_path: Path) -> None:
     write_input(tmp_path / "rows", rows=50_000, batches=300)
-    batches = run("lsmstate", "local[2]", 2, tmp_path / "rows", tmp_path / "work", 300, 60)
+    batches = run("lsmstate", "local[2]", 2, tmp_path / "rows", tmp_path / "work", 0, 300, 60)
     early = statistics.median(b.ms for b in batches[50:100])
     last = statistics.median(b.ms for b in batches[-50:])
     warm = sorted(b.ms for b in batches[50:])
@@ -54,7 +54,7 @@ def test_three_hundred_batches_under_a_turning_watermark(tmp_path: Path) -> None
 
 def test_small_batches(tmp_path: Path) -> None:
     write_input(tmp_path / "rows", rows=2_000, batches=50)
-    told = rounds(("lsmstate", "rocksdb", "hdfs"), ROUNDS, "local[2]", 2, tmp_path / "rows", tmp_path / "work")
+    told = rounds(("lsmstate", "rocksdb", "hdfs"), ROUNDS, "local[2]", 2, tmp_path / "rows", tmp_path / "work", warm=1)
     ratios, ours, busy = [], [], []
     for round_ in told:
         middle = {engine: statistics.median(b.ms for b in batches[20:]) for engine, batches in round_.items()}
