@@ -20,6 +20,7 @@ from lsmstate.errors import SchemaError
 from lsmstate.layout import Layout, is_payload_type, layout_of
 
 PROBE_INDEX = "probe_index"
+ROW_ID = "__row_id"
 _BUCKETS_PER_RETENTION = 16
 _MIN_BUCKET = timedelta(seconds=1)
 _DEFAULT_BUCKET = timedelta(hours=1)
@@ -81,8 +82,9 @@ class Side:
                 raise SchemaError(f"side {self.name!r}: no column {name!r}; there are {', '.join(names)}")
         if len(set(self.keys)) != len(self.keys):
             raise SchemaError(f"side {self.name!r}: a key column is named twice")
-        if PROBE_INDEX in names:
-            raise SchemaError(f"side {self.name!r}: the name {PROBE_INDEX!r} is taken by probe(); rename the column")
+        for taken in (PROBE_INDEX, ROW_ID):
+            if taken in names:
+                raise SchemaError(f"side {self.name!r}: the name {taken!r} is taken by probe(); rename the column")
         for name in self.keys:
             if name == self.time:
                 raise SchemaError(f"side {self.name!r}: {name!r} cannot be both key and time; select it twice")

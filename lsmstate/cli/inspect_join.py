@@ -12,6 +12,14 @@ from lsmstate.cli.wording import columns_text, count_text, epochs_text, kept_tex
 
 _PARTITIONS_SHOWN = 64
 _NAMED = 16  # partitions in a sentence
+_HOWS = {
+    "inner": "pairs",
+    "left": "pairs, and left rows alone",
+    "right": "pairs, and right rows alone",
+    "full": "pairs, and rows of both sides alone",
+    "left_semi": "left rows that have a partner",
+    "left_anti": "left rows that have none",
+}
 
 
 def show(out: Console, report: dict[str, Any]) -> None:
@@ -30,12 +38,11 @@ def show(out: Console, report: dict[str, Any]) -> None:
 
 
 def _summary(report: dict[str, Any]) -> list[tuple[str, str]]:
-    left, right = report["sides"]
+    left, right = report["sides"][:2]
     equal = [f"left {one} = right {other}" for one, other in zip(left["keys"], right["keys"], strict=False)]
-    low, high = (span_text(report["within"][name]) for name in ("lower_us", "upper_us"))
     readable = [epoch["epoch"] for epoch in report["epochs"] if epoch["error"] is None]
     pairs = [
-        ("joins", f"{' and '.join(equal)}, with right {right['time']} - left {left['time']} from {low} to {high}"),
+        ("joins", f"{_HOWS[report['how']]}: {' and '.join(equal)}, {_meeting(report, left['time'], right['time'])}"),
         ("partitions", f"{report['partitions']:,}"),
         ("newest", _newest_text(report["newest"])),
         ("watermark", time_text(report["watermark_us"])),
@@ -48,6 +55,15 @@ def _summary(report: dict[str, Any]) -> list[tuple[str, str]]:
     if damaged:
         pairs.append(("DAMAGED", f"the barrier of {epochs_text(damaged)}: see `lsmstate verify`"))
     return pairs
+
+
+def _meeting(report: dict[str, Any], left: str, right: str) -> str:
+    low, high = (span_text(report["within"][name]) for name in ("lower_us", "upper_us"))
+    if report["match"] == "instant":
+        return f"with left {left} = right {right}"
+    if report["match"] == "asof":
+        return f"the latest right {right} at or before left {left}, from {low} on"
+    return f"with right {right} - left {left} from {low} to {high}"
 
 
 def _newest_text(newest: dict[str, Any] | None) -> str:

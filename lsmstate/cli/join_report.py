@@ -17,7 +17,7 @@ from lsmstate.join.barrier import Barrier, candidates_of
 from lsmstate.join.history import History, history_of
 from lsmstate.join.home import RUNS, Home
 from lsmstate.join.reading import job_of
-from lsmstate.join.spec import Job
+from lsmstate.join.spec import SIDES, Job
 from lsmstate.manifest.log import ManifestLog
 from lsmstate.manifest.version import Version
 from lsmstate.refs import RunRef
@@ -45,13 +45,15 @@ def describe(fs: FileSystem, path: str) -> dict[str, Any]:
         "path": path,
         "job": job.name,
         "partitions": job.partitions,
-        "within": {"lower_us": job.lower_us, "upper_us": job.upper_us},
+        "match": job.kind.match,
+        "how": job.kind.how,
+        "within": {"lower_us": job.kind.lower_us, "upper_us": job.kind.upper_us},
         "newest": None if barrier is None else _begun(barrier),
         "watermark_us": None if barrier is None else barrier.watermark,
-        "rows": sum(run.rows for run in _runs(versions)),
+        "rows": sum(run.rows for side in range(len(SIDES)) for run in _runs(versions, side)),
         "files": sum(len(version.files) for version in versions),
         "file_bytes": sum(_bytes(version) for version in versions),
-        "sides": [_side(job, number, versions, barrier) for number in range(len(job.sides))],
+        "sides": [_side(job, number, versions, barrier) for number in _shown(job, versions)],
         "by_partition": [_partition(number, *each) for number, each in enumerate(zip(chosen, versions, strict=True))],
         "epochs": _epochs(history),
         "under_way": _under_way(home, job, history),
@@ -59,12 +61,18 @@ def describe(fs: FileSystem, path: str) -> dict[str, Any]:
     }
 
 
+def _shown(job: Job, versions: Sequence[Version]) -> list[int]:
+    """Both sides; and of late rows and marks those that there are."""
+    others = range(len(SIDES), len(job.state_sides))
+    return [*range(len(SIDES)), *(number for number in others if _runs(versions, number))]
+
+
 def _version(home: Home, job: Job, partition: int, name: str) -> Version:
     path = home.partition(partition)
     identity = read_identity(home.fs, path)
     if identity is None:
         raise CorruptionError(path, 0, f"the state of partition {partition}", "nothing")
-    return ManifestLog(home.fs, path, identity.store_id, len(job.sides)).read(name).version
+    return ManifestLog(home.fs, path, identity.store_id, len(job.state_sides)).read(name).version
 
 
 def _begun(barrier: Barrier) -> dict[str, Any]:
@@ -96,7 +104,7 @@ def _side(job: Job, number: int, versions: Sequence[Version], barrier: Barrier |
         mine, in_file = sum(run.rows for run in ref.live if run.side == number), sum(run.rows for run in ref.live)
         shared += ref.size_bytes * mine // max(in_file, 1)
     watermark = None if barrier is None else barrier.watermark
-    told = describe_side(number, job.sides[number], _runs(versions, number), watermark)
+    told = describe_side(number, job.state_sides[number], _runs(versions, number), watermark)
     return {**told, "approx_bytes": shared}
 
 

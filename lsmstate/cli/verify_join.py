@@ -12,8 +12,11 @@ from lsmstate.engine.verify import Problem
 from lsmstate.errors import CorruptionError, LsmStateError
 from lsmstate.join.barrier import epochs_begun, read_barrier
 from lsmstate.join.home import JOB, Home
+from lsmstate.join.kinds import Kind
+from lsmstate.join.shape import state_sides
 from lsmstate.join.spec import SIDES, Job
 from lsmstate.join.verify import Verdict, verify
+from lsmstate.schema import Side
 
 _NEVER_CHANGES = (
     "No file changes once it is written: stop the query, and copy the files named above from any backup of this state."
@@ -53,7 +56,7 @@ def check(fs: FileSystem, path: str) -> dict[str, Any]:
 
 def _guess(home: Home) -> Job | None:
     """What a lost JOB must have said, as far as barriers and partitions tell; None if they do not."""
-    partitions, sides = 0, None
+    partitions = 0
     for epoch in _begun(home):
         try:
             barrier = read_barrier(home, epoch)
@@ -66,12 +69,20 @@ def _guess(home: Home) -> Job | None:
             identity = read_identity(home.fs, home.partition(partition))
         except (LsmStateError, OSError):
             continue
-        if identity is not None and len(identity.sides) == len(SIDES):
-            sides = identity.sides
-            break
-    if sides is None:
-        return None
-    return Job("", partitions or made[-1] + 1, 0, 0, sides)
+        kind = None if identity is None else _kind(identity.sides)
+        if identity is not None and kind is not None:
+            return Job("", partitions or made[-1] + 1, kind, (identity.sides[0], identity.sides[1]))
+    return None
+
+
+def _kind(sides: Sequence[Side]) -> Kind | None:
+    """A kind of join that has these sides in its state; None if no join has."""
+    for how in ("inner", "left", "right", "full"):
+        kind = Kind(how=how)
+        expected = state_sides((sides[0], sides[1]), kind) if len(sides) >= len(SIDES) else ()
+        if [side.describe() for side in expected] == [side.describe() for side in sides]:
+            return kind
+    return None
 
 
 def _begun(home: Home) -> list[int]:

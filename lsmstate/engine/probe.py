@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lsmstate.engine.intake import Batch, KeyRows, null_keys, read_keys
 from lsmstate.errors import SchemaError
 from lsmstate.keys import I64, TS_MAX, TS_MIN, shifted
-from lsmstate.schema import PROBE_INDEX, Side
+from lsmstate.schema import PROBE_INDEX, ROW_ID, Side
 from lsmstate.sstable.order import Index, hash_order
 from lsmstate.sstable.reader import StoredRun
 from lsmstate.sstable.run import Run
@@ -32,7 +32,7 @@ _COALESCE_ROWS = 4 << 10  # smaller batches are joined, larger ones are not wort
 
 
 def probe(
-    view: View, side: int, batch: Batch, lower: int | None, upper: int | None, by: int
+    view: View, side: int, batch: Batch, lower: int | None, upper: int | None, by: int, row_ids: bool
 ) -> Iterator[pa.RecordBatch]:
     """See `View.probe`. The batch is checked now, the rows come as they are asked for."""
     kind = view.sides[side]
@@ -40,7 +40,8 @@ def probe(
     if lower is not None and upper is not None and lower > upper:
         raise ValueError(f"lower ({lower}) is above upper ({upper}): no row can match")
     asked = list(read_keys(view.sides[by], batch))
-    schema = kind.schema.append(pa.field(PROBE_INDEX, pa.int64(), nullable=False))
+    schema = with_ids(kind.schema) if row_ids else kind.schema
+    schema = schema.append(pa.field(PROBE_INDEX, pa.int64(), nullable=False))
     return _coalesced(_probe(view, side, asked, lower, upper, schema), view.batch_rows)
 
 
@@ -101,6 +102,11 @@ def _probe_part(
     yield from found.sparse()
 
 
+def with_ids(schema: pa.Schema) -> pa.Schema:
+    """The columns of a side, and the row's id."""
+    return schema.append(pa.field(ROW_ID, pa.uint64(), nullable=False))
+
+
 def _possible(ts: I64, order: Index, lower: int | None, upper: int | None) -> Index:
     """Those whose interval does not lie wholly before or after all times."""
     if lower is not None and len(ts) and int(ts.max()) + lower > TS_MAX:
@@ -115,6 +121,7 @@ class _Found:
 
     def __init__(self, kind: Side, keys: Sequence[pa.Array], schema: pa.Schema, first: int) -> None:
         self._kind, self._keys, self._schema, self._first = kind, keys, schema, first
+        self._row_ids = ROW_ID in schema.names
         self._picks: list[tuple[StoredRun, I64]] = []
         self._who: list[Index] = []
         self.waiting = 0
@@ -130,12 +137,18 @@ class _Found:
         if self.waiting:
             picks, who = self._picks, np.concatenate(self._who)
             self._picks, self._who, self.waiting = [], [], 0
-            yield from self._batch(gather(self._kind, picks), who)
+            columns = gather(self._kind, picks)
+            if self._row_ids:
+                columns.append(pa.array(np.concatenate([run.ids(rows) for run, rows in picks])))
+            yield from self._batch(columns, who)
 
     def dense(self, run: Run, rows: I64, who: Index) -> Iterator[pa.RecordBatch]:
         """Many rows of one run, as a batch."""
         if len(rows):
-            yield from self._batch([run.column(n, rows) for n in range(len(self._kind.columns))], who)
+            columns = [run.column(n, rows) for n in range(len(self._kind.columns))]
+            if self._row_ids:
+                columns.append(pa.array(run.ids(rows)))
+            yield from self._batch(columns, who)
 
     def _batch(self, columns: list[pa.Array], who: Index) -> Iterator[pa.RecordBatch]:
         asking = pa.array(who)

@@ -14,26 +14,21 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from iopool import FileSystem, LocalFileSystem, MemoryController, WorkerPool
-from lsmstate.engine import branch, epochs, garbage
+from lsmstate.engine import branch, epochs, garbage, writes
 from lsmstate.engine.compactor import Progress
 from lsmstate.engine.core import Core, Start
-from lsmstate.engine.flush import make_room, reserve, spill_if_full
 from lsmstate.engine.identity import find_identity
-from lsmstate.engine.intake import Batch, read_rows
-from lsmstate.engine.memtable import Piece
+from lsmstate.engine.intake import Batch
 from lsmstate.engine.poison import PoisonableFileSystem
 from lsmstate.engine.stats import Stats, collect_stats
 from lsmstate.engine.verify import Problem, verify
 from lsmstate.engine.verify import Progress as VerifyProgress
-from lsmstate.engine.view import View, check_side
-from lsmstate.keys import TS_MAX, TS_MIN, time_us
+from lsmstate.engine.view import View
 from lsmstate.manifest import names
 from lsmstate.options import Options
-from lsmstate.refs import Tombstone, with_tombstone
 from lsmstate.schema import Side
 from lsmstate.sstable.cache import FileCache
 
@@ -116,53 +111,17 @@ class StateStore:
 
     # ---- write
 
-    def append(self, side: int, batch: Batch) -> None:
-        """Adds rows to a side. They can be read at once, and are durable with the next epoch."""
-        core = self._core
-        core.check_writable()
-        check_side(core.sides, side)
-        kind = core.sides[side]
-        parts = read_rows(kind, batch)
-        with core.write_lock:
-            core.check_writable()
-            make_room(core)
-            reserve(core, sum(rows.size_bytes for rows in parts))
-            for rows in parts:
-                first = core.working.next_id
-                ids = np.arange(first, first + len(rows), dtype=np.uint64)
-                piece = Piece(side, kind, rows, ids)
-                planned = core.memtable.plan(piece, kind)
-                with core.swap_lock:
-                    core.memtable.put(piece, planned)
-                    core.working = core.working.after(first + len(rows))
-                spill_if_full(core)
+    def append(self, side: int, batch: Batch) -> int:
+        """Adds rows to a side, readable at once, durable with the next epoch. Gives the first id; the others follow."""
+        return writes.append(self._core, side, batch)
 
     def remove(self, side: int, start: int, end: int) -> None:
         """Removes the rows of a side with start <= ts < end that are there now."""
-        core = self._core
-        core.check_writable()
-        check_side(core.sides, side)
-        start, end = time_us(start, "start"), time_us(end, "end")
-        if not TS_MIN <= start < end <= TS_MAX + 1:
-            raise ValueError(f"remove needs start < end, both in microseconds, not {start!r} and {end!r}")
-        with core.write_lock:
-            core.check_writable()
-            at = core.working.next_id
-            core.swap(
-                next_id=at + 1, tombstones=with_tombstone(core.working.tombstones, Tombstone(side, start, end, at))
-            )
+        writes.remove(self._core, side, start, end)
 
     def advance_watermark(self, ts: int) -> None:
         """Retires rows with ts <= watermark - the side's retention. A watermark that would go back is ignored."""
-        core = self._core
-        core.check_writable()
-        ts = time_us(ts, "a watermark")
-        if not TS_MIN <= ts <= TS_MAX:
-            raise ValueError(f"a watermark is a time in microseconds, not {ts!r}")
-        with core.write_lock:
-            core.check_writable()
-            if core.working.watermark is None or ts > core.working.watermark:
-                core.swap(watermark=ts)
+        writes.advance_watermark(self._core, ts)
 
     # ---- read
 
@@ -174,19 +133,24 @@ class StateStore:
         upper: int | None = None,
         *,
         by: int | None = None,
+        row_ids: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Rows of `side` that match rows of the other side: equal keys, lower <= row.ts - batch.ts <= upper (us).
 
         Each batch has the side's columns and `probe_index`, the row of `batch` that it matches. NULL equals nothing.
         `by` says whose rows `batch` holds, where there are more than two sides. Sees what is there at the call.
         """
-        return self._core.view().probe(side, batch, lower, upper, by=by)
+        return self._core.view().probe(side, batch, lower, upper, by=by, row_ids=row_ids)
 
     def scan(
         self, side: int, start: int | None = None, end: int | None = None, *, ordered: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """Rows of `side` with start <= ts < end (us), bucket by bucket, by time inside a bucket if `ordered`."""
         return self._core.view().scan(side, start, end, ordered=ordered)
+
+    def view(self) -> View:
+        """What is there at this moment, for as long as this handle does not collect it; `snapshot` keeps it."""
+        return self._core.view()
 
     def snapshot(self) -> View:
         """A view of this moment that nothing changes, whoever writes, restores or collects. Close it."""
@@ -262,6 +226,11 @@ class StateStore:
         return self._core.sides
 
     @property
+    def watermark(self) -> int | None:
+        """How far `advance_watermark` has gone."""
+        return self._core.working.watermark
+
+    @property
     def meta(self) -> Mapping[str, Any]:
         """What `prepare` was given with the last committed epoch."""
         return self._core.head.version.meta
@@ -282,7 +251,7 @@ class StateStore:
 
         `progress` is called before each file with its name, how many are done, and how many there are. `candidates`
         names manifests to check instead, oldest first; a handle at a candidate checks that one unless told. `hashes`
-        are the least and the greatest that the key of any row may have."""
+        are the least and the greatest that the key of a row of the first two sides may have."""
         self._core.check_open()
         return verify(self._core, progress, candidates, hashes)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lsmstate.engine.intake import Batch
 from lsmstate.engine.probe import probe
 from lsmstate.engine.probe_stats import ProbeStats
-from lsmstate.engine.scan import scan
+from lsmstate.engine.scan import Only, scan
 from lsmstate.errors import SchemaError, StoreClosedError
 from lsmstate.keys import I64, TS_MIN, time_us
 from lsmstate.refs import RunRef, Tombstone
@@ -71,21 +71,33 @@ class View:
         upper: int | None = None,
         *,
         by: int | None = None,
+        row_ids: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of `side` with the keys of `batch` and lower <= row.ts - batch.ts <= upper, plus `probe_index`."""
+        """Rows of `side` with the keys of `batch` and lower <= row.ts - batch.ts <= upper, plus `probe_index`.
+
+        With `row_ids` also `__row_id`, the number that a row keeps for life."""
         self._check(side)
         low = None if lower is None else time_us(lower, "lower")
         high = None if upper is None else time_us(upper, "upper")
-        return probe(self, side, batch, low, high, self._other(side, by))
+        return probe(self, side, batch, low, high, self._other(side, by), row_ids)
 
     def scan(
-        self, side: int, start: int | None = None, end: int | None = None, *, ordered: bool = False
+        self,
+        side: int,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        ordered: bool = False,
+        row_ids: bool = False,
+        only: Only | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of `side` with start <= ts < end, bucket by bucket; sorted by time inside a bucket if `ordered`."""
+        """Rows of `side` with start <= ts < end, bucket by bucket; sorted by time inside a bucket if `ordered`.
+
+        With `row_ids` also `__row_id`. `only` picks rows by their ids before they are read."""
         self._check(side)
         first = None if start is None else time_us(start, "start")
         last = None if end is None else time_us(end, "end")
-        return scan(self, side, first, last, ordered)
+        return scan(self, side, first, last, ordered, row_ids, only)
 
     def close(self) -> None:
         """Lets go of the files. Iterators that are under way raise StoreClosedError."""

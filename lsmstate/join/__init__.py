@@ -1,5 +1,6 @@
-"""Joins on the state engine, free of Spark: what a join is, where its state lies, how its epochs hang together."""
+"""Joins on the state engine, free of Spark: the operators, where their state lies, how its epochs hang together."""
 
+from lsmstate.join.operators import AsOfJoin, ExpiringJoin, InstantJoin, IntervalJoin
 from lsmstate.join.reading import read_state
 
-__all__ = ["read_state"]
+__all__ = ["AsOfJoin", "ExpiringJoin", "InstantJoin", "IntervalJoin", "read_state"]

@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 
 from lsmstate.errors import CorruptionError, EpochError, LsmStateError
 from lsmstate.join.home import BARRIERS, Home
+from lsmstate.join.pace import Pace, Seen, step
 from lsmstate.join.spec import JoinSpec
 from lsmstate.manifest import names
 from lsmstate.manifest.codec import DOCUMENT_MAX_BYTES, decode
@@ -36,6 +37,8 @@ class Barrier:
     parents: tuple[str, ...]  # the manifest of each partition; empty without a parent
     late_watermark: int | None
     watermark: int | None
+    seen: tuple[Seen, Seen] = ((0, None), (0, None))  # of each side, up to the parent
+    idle: tuple[int, ...] = ()  # the sides that the watermark does not wait for
 
     def parent(self, partition: int) -> str | None:
         """The candidate that a partition starts from; None if it starts empty."""
@@ -64,7 +67,7 @@ def barrier_of(home: Home, spec: JoinSpec, epoch: int, run: int) -> Barrier:
             _check_not_back(home, barrier, run)
             return barrier
         decided = _decide(home, spec, epoch, run)
-        home.publish(BARRIERS, _name(epoch), {**asdict(decided), "parents": list(decided.parents)})
+        home.publish(BARRIERS, _name(epoch), asdict(decided))
 
 
 def read_barrier(home: Home, epoch: int) -> Barrier | None:
@@ -73,8 +76,10 @@ def read_barrier(home: Home, epoch: int) -> Barrier | None:
     if body is None:
         return None
     try:
-        barrier = Barrier(**{**body, "parents": tuple(body["parents"])})
-    except (KeyError, TypeError) as error:
+        seen = tuple((last, other) for last, other in body["seen"])
+        told = {"parents": tuple(body["parents"]), "idle": tuple(body["idle"]), "seen": seen}
+        barrier = Barrier(**{**body, **told})
+    except (KeyError, TypeError, ValueError) as error:
         raise CorruptionError(barrier_path(home, epoch), 0, "a barrier", type(error).__name__) from error
     if not _makes_sense(barrier, epoch):
         raise CorruptionError(barrier_path(home, epoch), 0, f"the barrier of epoch {epoch}", "what cannot be one")
@@ -92,6 +97,10 @@ def _makes_sense(barrier: Barrier, epoch: int) -> bool:
     whole = (told.epoch, told.min_epoch, told.line, told.run, told.timestamp_ms)
     maybe = (parent, told.late_watermark, told.watermark)
     if any(type(n) is not int for n in whole) or any(n is not None and type(n) is not int for n in maybe):
+        return False
+    if len(told.seen) != 2 or not all(type(last) is int and type(ts) in (int, type(None)) for last, ts in told.seen):
+        return False
+    if any(side not in (0, 1) for side in told.idle):
         return False
     if (told.epoch, told.line) != (epoch, LINE) or not 1 <= told.min_epoch <= epoch:
         return False
@@ -138,10 +147,13 @@ def candidates_of(home: Home, partition: int, epoch: int) -> tuple[list[Candidat
 
 
 def has_all(meta: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether a task has left what the next barrier needs: its run, and the newest event time of each side, or None."""
+    """Whether a task has left what the next barrier needs: its run, and of each side the newest event time, or None,
+    and how many rows came."""
     if not isinstance(meta, dict) or type(meta.get("run")) is not int:
         return False
-    times = meta.get("max_ts")
+    times, rows = meta.get("max_ts"), meta.get("rows")
+    if not isinstance(rows, list) or len(rows) != 2 or any(type(count) is not int for count in rows):
+        return False
     return isinstance(times, list) and len(times) == 2 and all(ts is None or type(ts) is int for ts in times)
 
 
@@ -199,11 +211,26 @@ def _decide(home: Home, spec: JoinSpec, epoch: int, run: int) -> Barrier:
     before = read_barrier(home, last)
     if before is None:
         raise EpochError(f"{home.path}: the barrier of epoch {last} was removed meanwhile; a newer run works here")
-    watermark = _watermark(spec, [candidate.meta for candidate in chosen], before.watermark)
+    paced = step(spec.pace, last, [candidate.meta for candidate in chosen], before.watermark, before.seen)
     kept = [*begun, epoch][-spec.retain :]
     parents = tuple(candidate.name for candidate in chosen)
     first = max(kept[0], before.min_epoch)  # what is retired stays so, though more be kept from now on
-    return Barrier(epoch, first, LINE, run, now_ms, last, parents, before.watermark, watermark)
+    marks = (before.watermark, paced.watermark)
+    return Barrier(epoch, first, LINE, run, now_ms, last, parents, *marks, paced.seen, paced.idle)
+
+
+def moves_on(home: Home, partitions: int, pace: Pace) -> bool:
+    """Whether one more epoch would have a later watermark than the newest, which must be complete to say so."""
+    begun = epochs_begun(home)
+    barrier = read_barrier(home, begun[-1]) if begun else None
+    if barrier is None:
+        return False
+    try:
+        chosen = complete(home, partitions, barrier.epoch)
+    except EpochError:
+        return False
+    paced = step(pace, barrier.epoch, [candidate.meta for candidate in chosen], barrier.watermark, barrier.seen)
+    return paced.watermark != barrier.watermark
 
 
 def _check_no_barrier_is_lost(home: Home, partitions: int, last: int, epoch: int) -> None:
@@ -224,18 +251,6 @@ def _listed(home: Home, partition: int) -> list[str]:
         return sorted(home.fs.list_dir(f"{home.partition(partition)}/{names.MANIFEST_DIR}"))
     except FileNotFoundError:
         return []
-
-
-def _watermark(spec: JoinSpec, metas: list[dict[str, Any]], before: int | None) -> int | None:
-    """The least of the sides' (newest event time - delay), in whole milliseconds as Spark counts; never going back."""
-    marks = []
-    for side, delay in enumerate(spec.watermark_us):
-        seen = [meta["max_ts"][side] for meta in metas if meta["max_ts"][side] is not None]
-        if not seen:
-            return before
-        marks.append((max(seen) // 1000 - delay // 1000) * 1000)
-    lowest = int(min(marks))
-    return lowest if before is None else max(before, lowest)
 
 
 def _check_not_back(home: Home, barrier: Barrier, run: int) -> None:

@@ -1,39 +1,93 @@
-"""Pairs: joined rows of a batch of one side and the state of the other."""
+"""Pairs: rows of a batch of one side and the rows of the other side's state that they meet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmstate.engine import StateStore
-from lsmstate.keys import I64
+from lsmstate.engine.intake import Batch
+from lsmstate.join.condition import fulfils
+from lsmstate.join.shape import Columns, Shape
+from lsmstate.keys import I64, U64
 from lsmstate.layout import layout_of
-from lsmstate.schema import PROBE_INDEX
+from lsmstate.schema import PROBE_INDEX, ROW_ID
 
 _BYTES_MAX = 32 << 20  # of the rows that come out at once, unless one pair is larger
 
 
-def pairs(store: StateStore, side: int, batch: pa.RecordBatch, lower: int, upper: int) -> Iterator[list[pa.Array]]:
-    """For rows of `side` (0 left, 1 right): the columns of the left row, then of the right, for every pair.
+class Probes(Protocol):
+    """A state, or a view of one."""
 
-    A pair has equal keys and lower <= right.ts - left.ts <= upper (us).
-    """
-    low, high = (lower, upper) if side == 0 else (-upper, -lower)
-    sizes = row_bytes(batch)
-    for found in store.probe(1 - side, batch, low, high):
+    def probe(
+        self,
+        side: int,
+        batch: Batch,
+        lower: int | None = None,
+        upper: int | None = None,
+        *,
+        by: int | None = None,
+        row_ids: bool = False,
+    ) -> Iterator[pa.RecordBatch]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Some pairs: which rows of the batch, the rows that they meet (and their ids), and both in one."""
+
+    who: I64
+    there: list[pa.Array]
+    ids: U64 | None
+    columns: Columns
+
+
+def meet(
+    state: Probes, shape: Shape, side: int, batch: pa.RecordBatch, *, row_ids: bool = False, wanted: bool = True
+) -> Iterator[Met]:
+    """The pairs of the rows of a batch of `side`, those that fulfil the condition. Without `wanted`, no columns of them
+    are made: it is enough to know that they meet."""
+    low, high = shape.kind.reach(side)
+    wanted = wanted or shape.condition is not None
+    sizes = row_bytes(batch) if wanted else None
+    for found in state.probe(1 - side, batch, low, high, by=side, row_ids=row_ids):
+        there = found.columns[: len(shape.sides[1 - side].schema)]
         index = found.column(PROBE_INDEX)
+        ids = found.column(ROW_ID).to_numpy() if row_ids else None
+        if sizes is None:
+            yield Met(index.to_numpy(), there, ids, [])
+            continue
         total = np.cumsum(sizes[index.to_numpy()] + row_bytes(found))
         start = 0
         while start < len(total):
             before = int(total[start - 1]) if start else 0
             end = max(start + 1, int(np.searchsorted(total, before + _BYTES_MAX, "right")))
-            asking = batch.take(index.slice(start, end - start)).columns
-            there = [column.slice(start, end - start) for column in found.columns[:-1]]
-            yield [*asking, *there] if side == 0 else [*there, *asking]
+            who, rows = index.slice(start, end - start), [column.slice(start, end - start) for column in there]
+            asking = batch.take(who).columns
+            columns = [*asking, *rows] if side == 0 else [*rows, *asking]
+            met = Met(who.to_numpy(), rows, None if ids is None else ids[start:end], columns)
             start = end
+            if shape.condition is not None:
+                met = _fulfilling(shape, met)
+            if len(met.who):
+                yield met
+
+
+def _fulfilling(shape: Shape, met: Met) -> Met:
+    assert shape.condition is not None
+    good = fulfils(shape.condition, shape.pairs(met.columns))
+    if good.all():
+        return met
+    picked = pa.array(np.flatnonzero(good))
+    ids = None if met.ids is None else met.ids[good]
+    return Met(met.who[good], _taken(met.there, picked), ids, _taken(met.columns, picked))
+
+
+def _taken(columns: list[pa.Array], rows: pa.Array) -> list[pa.Array]:
+    return [column.take(rows) for column in columns]
 
 
 def row_bytes(batch: pa.RecordBatch) -> I64:

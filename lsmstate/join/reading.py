@@ -19,6 +19,7 @@ from lsmstate.join.spec import SIDES, Job
 from lsmstate.schema import Side
 
 _TRIES = 5
+_READABLE = (*SIDES, *(f"{side}_late" for side in SIDES))  # in the order of the sides of a state
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,12 @@ class EpochState:
     epoch: int
     candidates: tuple[str, ...]
     barrier: Barrier
-    sides: tuple[Side, ...]
+    job: Job
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The sides of the states of all partitions."""
+        return self.job.state_sides
 
     @contextmanager
     def partition(self, number: int) -> Iterator[StateStore]:
@@ -42,10 +48,12 @@ class EpochState:
 
 
 def read_state(path: str | os.PathLike[str], epoch: int | None = None, side: str = "left") -> pa.Table:
-    """The rows of one side of a join's state, as they were after an epoch; the newest unless told."""
-    if side not in SIDES:
-        raise ValueError(f"side must be 'left' or 'right', not {side!r}")
-    fs, number = LocalFileSystem(), SIDES.index(side)
+    """The rows of one side of a join's state, as they were after an epoch; the newest unless told.
+
+    `left_late` and `right_late` are the rows that came too late, where late="keep" keeps them."""
+    if side not in _READABLE:
+        raise ValueError(f"side must be one of {', '.join(_READABLE)}, not {side!r}")
+    fs, number = LocalFileSystem(), _READABLE.index(side)
     tries = _TRIES if epoch is None else 1
     while True:
         tries -= 1
@@ -80,7 +88,7 @@ def state_at(fs: FileSystem, path: str, epoch: int | None) -> EpochState:
         known = ", ".join(map(str, history.readable)) or "none yet"
         why = "is not complete" if epoch in history.barriers else "does not exist, or was retired"
         raise EpochError(f"{path}: epoch {epoch} {why}; those that can be read are: {known}")
-    return EpochState(home, epoch, history.candidates[epoch], history.barriers[epoch], job.sides)
+    return EpochState(home, epoch, history.candidates[epoch], history.barriers[epoch], job)
 
 
 def _newest(path: str, history: History) -> int:

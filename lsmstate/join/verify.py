@@ -167,7 +167,7 @@ def _check_partition(
     if home.fs.kind(state) is None:
         return [Problem(state, "the file is missing", epochs)]
     try:
-        store = StateStore.open_candidate(path, None, job.sides, read_only=True, fs=home.fs, pool=pool)
+        store = StateStore.open_candidate(path, None, job.state_sides, read_only=True, fs=home.fs, pool=pool)
     except SchemaError:
         return [Problem(state, f"its sides are not those of {JOB}", epochs)]
     except (LsmStateError, OSError) as error:
@@ -191,7 +191,7 @@ def _check_versions(
     path = home.partition(partition)
     identity = read_identity(home.fs, path)
     assert identity is not None
-    log = ManifestLog(home.fs, path, identity.store_id, len(job.sides))
+    log = ManifestLog(home.fs, path, identity.store_id, len(job.state_sides))
     for epoch, name in chosen.items():
         try:
             version = log.read(name).version

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from lsmstate.errors import SchemaError
+from lsmstate.join.shape import output_columns as output_names
 from lsmstate.schema import Side
 from lsmstate.spark.spans import Span, span_us
 
@@ -33,7 +34,8 @@ _FLAT = {
     T.TimestampType: pa.timestamp("us", tz="UTC"),
     T.TimestampNTZType: pa.timestamp("us"),
 }
-_DELAY = "spark.watermarkDelayMs"
+DELAY = "spark.watermarkDelayMs"  # in the metadata of a column that has a watermark
+JOINED = "lsmstate.join"  # in the metadata of our results
 
 
 def join_keys(on: On) -> list[tuple[str, str]]:
@@ -70,17 +72,6 @@ def side_of(name: str, frame: DataFrame, keys: list[str], time: str, retention: 
     return Side(name, pa.schema(fields), keys, time, retention)
 
 
-def check_they_meet(sides: tuple[Side, Side]) -> None:
-    """Raises unless keys and times of both sides can be compared."""
-    pairs = [*zip(sides[0].keys, sides[1].keys, strict=True), (sides[0].time, sides[1].time)]
-    for what, (one, other) in zip(["keys"] * len(sides[0].keys) + ["times"], pairs, strict=True):
-        kinds = sides[0].schema.field(one).type, sides[1].schema.field(other).type
-        if kinds[0] != kinds[1]:
-            raise SchemaError(
-                f"the {what} {one!r} ({kinds[0]}) and {other!r} ({kinds[1]}) cannot be compared; cast one of them"
-            )
-
-
 def watermark_delays(inputs: Inputs, time: tuple[str, str], watermark: tuple[Span, Span] | None) -> tuple[int, int]:
     """How late rows may come, per side, in microseconds: as told, or as the inputs' withWatermark says."""
     if watermark is not None:
@@ -92,7 +83,8 @@ def watermark_delays(inputs: Inputs, time: tuple[str, str], watermark: tuple[Spa
         return left, right
     found = []
     for name, frame, column in zip(("left", "right"), inputs, time, strict=True):
-        delay = frame.schema[column].metadata.get(_DELAY)
+        told = frame.schema[column].metadata
+        delay = None if JOINED in told else told.get(DELAY)  # our own results wait longer than any delay says
         if delay is None:
             raise ValueError(
                 f"{name}: no watermark; give watermark=('10 seconds', '10 seconds'), "
@@ -103,24 +95,18 @@ def watermark_delays(inputs: Inputs, time: tuple[str, str], watermark: tuple[Spa
 
 
 def output_columns(
-    inputs: Inputs, keys: list[tuple[str, str]], suffixes: tuple[str, str]
+    inputs: Inputs, keys: list[tuple[str, str]], suffixes: tuple[str, str], pairs: bool
 ) -> tuple[T.StructType, tuple[int, ...]]:
-    """The columns of the result, and where they come from: left ones, then right ones.
+    """The columns of the result, and where they come from: left ones, then right ones; only left ones unless `pairs`.
 
-    A key of the same name on both sides comes once; other names that clash get the suffixes. Names that differ only in
-    the case of letters clash too, as they do in Spark.
+    A key of the same name on both sides comes once; other names that clash get the suffixes.
     """
     left, right = (frame.schema.fields for frame in inputs)
-    once = {one for one, other in keys if one == other}
-    clash = {f.name.lower() for f in left} & {f.name.lower() for f in right} - {name.lower() for name in once}
-    fields, picks = [], []
-    for number, field in enumerate([*left, *right]):
-        is_right = number >= len(left)
-        if is_right and field.name in once:
-            continue
-        name = field.name + suffixes[is_right] if field.name.lower() in clash else field.name
-        fields.append(T.StructField(name, field.dataType, True))
-        picks.append(number)
+    once = {one for one, other in keys if one == other} if pairs else set()
+    others = [f.name for f in right] if pairs else []
+    columns = output_names([f.name for f in left], others, once, suffixes)
+    kinds = [f.dataType for f in [*left, *right]]
+    fields, picks = [T.StructField(name, kinds[place], True) for name, place in columns], [n for _, n in columns]
     names = [field.name.lower() for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

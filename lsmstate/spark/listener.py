@@ -37,12 +37,14 @@ class EpochProgress:
     rows_in: tuple[int, int]
     rows_out: int
     late: tuple[int, int]
+    ahead: tuple[int, int]  # further after the watermark than max_jump
     unkeyed: tuple[int, int]
     state_rows: tuple[int, int]
     state_bytes: int
     files: int
     runs: tuple[int, int]  # the most of any partition: what a probe looks into
     watermark_us: int | None
+    idle: tuple[int, ...]  # sides that the watermark does not wait for
     busy_ms: float  # of the slowest task: its own work, without waiting for Spark
     batch_ms: int  # of the whole batch, as Spark counts
     candidates: tuple[str, ...]
@@ -158,12 +160,14 @@ def _summed(job: str, acks: Iterable[dict[str, Any]], progress: Any) -> EpochPro
         both("rows_in"),
         total("rows_out"),
         both("late"),
+        both("ahead"),
         both("unkeyed"),
         both("state_rows"),
         total("state_bytes"),
         total("files"),
         (max(ack["runs"][0] for ack in told), max(ack["runs"][1] for ack in told)),
         told[0]["watermark"],
+        tuple(told[0]["idle"]),
         max(float(ack["busy_ms"]) for ack in told),
         int(progress.durationMs.get("triggerExecution", 0)),
         tuple(ack["candidate"] for ack in told),

@@ -16,29 +16,34 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from iopool import LocalFileSystem
+from lsmstate.join.condition import Condition, check_condition
 from lsmstate.join.home import Home
 from lsmstate.join.partition import PARTITIONS_MAX
-from lsmstate.join.spec import SIDES, JoinSpec, retentions
+from lsmstate.join.shape import check_they_meet
+from lsmstate.join.spec import SIDES, JoinSpec
+from lsmstate.schema import Side
 from lsmstate.spark.columns import (
+    DELAY,
+    JOINED,
     Inputs,
     On,
     arrow_schema,
-    check_they_meet,
     join_keys,
     output_columns,
     side_of,
     watermark_delays,
 )
 from lsmstate.spark.listener import ACKS, listen
-from lsmstate.spark.spans import Span, span_us
+from lsmstate.spark.meeting import check_pair, kind_of, pace_of, positive_us
+from lsmstate.spark.spans import Span
 from lsmstate.spark.task import make_task
 from lsmstate.spark.ticker import ticker_of
-from lsmstate.spark.wiring import ACK, HASH, SIDE, Wiring, wire
+from lsmstate.spark.wiring import ACK, CLOCK, HASH, SIDE, Wiring, wire
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_JOINED = "lsmstate.join"  # in the metadata of our results, so that a chained join knows them
+_BEFORE_ALL_US = -62_135_596_800_000_000  # the first time that Spark knows
 
 
 def stream_join(
@@ -48,9 +53,16 @@ def stream_join(
     *,
     how: str = "inner",
     time: tuple[str, str],
-    within: tuple[Span, Span],
+    within: tuple[Span, Span] | None = None,
+    ttl: Span | None = None,
+    instant: bool = False,
+    asof: Span | None = None,
     watermark: tuple[Span, Span] | None = None,
+    condition: Condition | None = None,
     suffixes: tuple[str, str] = ("", "_right"),
+    late: str = "count",
+    idle: int | Span | None = None,
+    max_jump: Span | None = None,
     retain: int = 10,
     state: str | os.PathLike[str],
     partitions: int = 4,
@@ -58,53 +70,65 @@ def stream_join(
 ) -> DataFrame:
     """Joins two streams by key and time; gives a streaming DataFrame to write with any sink.
 
-    on: the key columns, equal names or pairs of names. time: the event time of each side. within: the least and the
-    greatest right.ts - left.ts. watermark: how late rows may come, per side; left out where the inputs carry
-    withWatermark. suffixes: for columns whose names clash. retain: how many epochs of the state can be read.
+    on: the key columns, equal names or pairs of names. how: inner, left, right, full, left_semi or left_anti.
+    time: the event time of each side. One of four says which times meet: within, the least and the greatest
+    right.ts - left.ts; ttl, how far apart they may be; instant=True, equal times; asof, each left row meets the latest
+    right row at or before it, at most that much before (how is inner or left).
+    watermark: how late rows may come, per side; left out where the inputs carry withWatermark. condition: what a pair
+    must fulfil besides, a pyarrow.compute.Expression or a function from a RecordBatch of pairs to booleans.
+    suffixes: for columns whose names clash. late: "count" late rows, or "keep" them in the state. idle: after how many
+    batches without rows, or how much event time of the other side, the watermark no longer waits for a side.
+    max_jump: rows further after the watermark are set aside. retain: how many epochs of the state can be read.
     state: a directory that driver and executors share. partitions: of the state, and so tasks of the join. job: a name
     for people, unless told that of the directory.
     """
-    if how != "inner":
-        raise ValueError(f"how={how!r} is not supported yet; 'inner' is")
     _check_whole("partitions", partitions, 1, PARTITIONS_MAX)
     _check_whole("retain", retain, 2, 1_000_000)
-    for name, pair in (("time", time), ("within", within), ("suffixes", suffixes)):
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise ValueError(f"{name} needs one value for each side, such as {name}=(LEFT, RIGHT), not {pair!r}")
+    for name, pair in (("time", time), ("suffixes", suffixes)):
+        check_pair(name, pair)
     if job is not None and (not isinstance(job, str) or not job):
         raise ValueError(f"job must be a name, not {job!r}")
     if not all(isinstance(suffix, str) for suffix in suffixes):
         raise ValueError(f"suffixes must be two texts, not {suffixes!r}")
-    lower, upper = (span_us(span, "within") for span in within)
-    if lower > upper:
-        raise ValueError(f"within: {within[0]!r} is above {within[1]!r}; give the least right.ts - left.ts first")
+    if late not in ("count", "keep"):
+        raise ValueError(f"late must be 'count' or 'keep', not {late!r}")
+    check_condition(condition)
+    kind = kind_of(how, within, ttl, instant, asof)
     inputs = (left, right)
     for name, frame in zip(SIDES, inputs, strict=True):
         if not frame.isStreaming:
             raise ValueError(f"{name} is not a streaming DataFrame; read it with spark.readStream, or use left.join")
     keys = join_keys(on)
-    kept = retentions(lower, upper)
     sides = (
-        side_of("left", left, [pair[0] for pair in keys], time[0], kept[0]),
-        side_of("right", right, [pair[1] for pair in keys], time[1], kept[1]),
+        side_of("left", left, [pair[0] for pair in keys], time[0], kind.retention(0)),
+        side_of("right", right, [pair[1] for pair in keys], time[1], kind.retention(1)),
     )
     check_they_meet(sides)
-    delays = watermark_delays(inputs, (time[0], time[1]), watermark)
-    output, picks = output_columns(inputs, keys, (suffixes[0], suffixes[1]))
+    pace = pace_of(watermark_delays(inputs, (time[0], time[1]), watermark), idle)
+    output, picks = output_columns(inputs, keys, (suffixes[0], suffixes[1]), kind.pairs)
     path = _path(state)
-    spec = JoinSpec(job or os.path.basename(path), path, partitions, lower, upper, sides, delays, retain)
+    jump = None if max_jump is None else positive_us(max_jump, "max_jump")
+    name = job or os.path.basename(path)
+    spec = JoinSpec(name, path, partitions, kind, sides, pace, retain, condition, late == "keep", jump)
     wiring = wire(sides[0].schema, sides[1].schema, picks, arrow_schema(output))
     Home(LocalFileSystem(), path).bind(spec)
-    return _planned(inputs, spec, wiring, output)
+    times = {output.names[picks.index(place)] for place in _time_places(sides) if place in picks}
+    return _planned(inputs, spec, wiring, output, times)
 
 
-def _planned(inputs: Inputs, spec: JoinSpec, wiring: Wiring, output: T.StructType) -> DataFrame:
+def _time_places(sides: tuple[Side, Side]) -> tuple[int, int]:
+    """Where the times stand among left columns followed by right ones."""
+    left, right = (side.schema.get_field_index(side.time) for side in sides)
+    return left, len(sides[0].schema) + right
+
+
+def _planned(inputs: Inputs, spec: JoinSpec, wiring: Wiring, output: T.StructType, times: set[str]) -> DataFrame:
     session = inputs[0].sparkSession
     listen(session)
     kinds = _slot_kinds(inputs, spec, wiring)
     columns = [T.StructField(SIDE, T.ByteType()), T.StructField(HASH, T.LongType())]
     columns += [T.StructField(name, kind) for name, kind in zip(wiring.names, kinds, strict=True)]
-    ticker = ticker_of(session, spec.path, T.StructType(columns))
+    ticker = ticker_of(session, spec.path, T.StructType(columns), spec.pace if spec.waits else None)
     rows = [_tagged(frame, number, spec, wiring, kinds) for number, frame in enumerate(inputs)]
     united = rows[0].unionAll(rows[1]).unionAll(ticker)
     mark = f"{spec.job}#{xxhash.xxh3_64_hexdigest(spec.path.encode())[:8]}"  # two joins of a query may share a name
@@ -113,15 +137,28 @@ def _planned(inputs: Inputs, spec: JoinSpec, wiring: Wiring, output: T.StructTyp
     joined = united.repartitionById(spec.partitions, F.shiftright(scaled, 31).cast("int")).mapInArrow(
         make_task(spec, wiring), T.StructType([*output.fields, T.StructField(ACK, T.StringType())])
     )
+    metadata: dict[str, dict[str, object]] = {field.name: {JOINED: spec.job} for field in output.fields}
+    if spec.waits and not any(DELAY in field.metadata for frame in inputs for field in frame.schema.fields):
+        joined = _clocked(joined)
+        for name in times:
+            metadata[name][DELAY] = 0
     joined = joined.observe(f"{ACKS}{mark}", F.collect_list(ACK).alias("acks"))
     joined = joined.filter(F.col(ACK).isNull()).drop(ACK)
-    return joined.select([F.col(_quoted(f.name)).alias(f.name, metadata={_JOINED: spec.job}) for f in output.fields])
+    return joined.select([F.col(_quoted(f.name)).alias(f.name, metadata=metadata[f.name]) for f in output.fields])
+
+
+def _clocked(joined: DataFrame) -> DataFrame:
+    """Rows that waited for our watermark are older than the newest rows by more than any delay could tell. So Spark is
+    given ours, by the acknowledgements, instead of reckoning one from the rows: what waited is not late behind us."""
+    told = F.get_json_object(F.col(ACK), "$.clock").cast("long")
+    clock = F.timestamp_micros(F.coalesce(told, F.lit(_BEFORE_ALL_US).cast("long")))
+    return joined.withColumn(CLOCK, clock).withWatermark(CLOCK, "0 seconds")
 
 
 def _tagged(frame: DataFrame, number: int, spec: JoinSpec, wiring: Wiring, kinds: list[T.DataType]) -> DataFrame:
     """An input as rows of the united stream."""
     side = spec.sides[number]
-    if any(_JOINED in field.metadata for field in frame.schema.fields):  # tasks of its own, with numbers of their own
+    if any(JOINED in field.metadata for field in frame.schema.fields):  # tasks of its own, with numbers of their own
         frame = frame.repartition(spec.partitions, *[F.col(_quoted(key)) for key in side.keys])
     filled = dict(zip(wiring.of_side[number], side.schema.names, strict=True))
     columns = []

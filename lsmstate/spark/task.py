@@ -15,17 +15,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from iopool import LocalFileSystem, WorkerPool
 from lsmstate.engine import StateStore
 from lsmstate.join.barrier import Barrier, barrier_of, retire_barriers
 from lsmstate.join.home import Home
-from lsmstate.join.pairs import pairs
+from lsmstate.join.late import AHEAD, LATE, Sorted, as_kept, sort_out
+from lsmstate.join.matchings import matching_of
+from lsmstate.join.shape import LATE_SIDES, Columns
 from lsmstate.join.spec import JoinSpec
+from lsmstate.keys import saturate
 from lsmstate.options import Options
-from lsmstate.schema import Side
 from lsmstate.spark.place import Place
 from lsmstate.spark.wiring import SIDE, Wiring
 from lsmstate.sstable.cache import FileCache
@@ -61,10 +62,21 @@ class Tally:
 
     rows_in: list[int] = field(default_factory=lambda: [0, 0])
     late: list[int] = field(default_factory=lambda: [0, 0])
+    ahead: list[int] = field(default_factory=lambda: [0, 0])  # too far after the watermark
     unkeyed: list[int] = field(default_factory=lambda: [0, 0])  # NULL in the key or the time: they equal nothing
     rows_out: int = 0
     max_ts: list[int | None] = field(default_factory=lambda: [None, None])
     busy_s: float = 0.0  # without waiting for Spark to bring rows or to take them
+
+    def take(self, side: int, rows: Sorted, count: int) -> None:
+        """Counts the rows of a batch."""
+        self.rows_in[side] += count
+        self.late[side] += rows.late.num_rows
+        self.ahead[side] += rows.ahead.num_rows
+        self.unkeyed[side] += rows.unkeyed.num_rows
+        if rows.max_ts is not None:
+            before = self.max_ts[side]
+            self.max_ts[side] = rows.max_ts if before is None else max(before, rows.max_ts)
 
 
 def make_task(spec: JoinSpec, wiring: Wiring) -> Callable[[Batches], Batches]:
@@ -88,7 +100,7 @@ def run_task(spec: JoinSpec, wiring: Wiring, batches: Batches) -> Batches:
     with StateStore.open_candidate(
         home.partition(place.partition),
         barrier.parent(place.partition),
-        spec.sides,
+        spec.shape.state_sides,
         Options(retain=spec.retain),
         line=barrier.line,
         fs=mine.fs,
@@ -97,52 +109,94 @@ def run_task(spec: JoinSpec, wiring: Wiring, batches: Batches) -> Batches:
     ) as store:
         tally = Tally(max_ts=list(store.meta.get("max_ts", [None, None])))
         tally.busy_s = time.perf_counter() - begun
-        for chunk in _chunks(batches):
+        results = _results(spec, wiring, store, barrier, place, tally, batches)
+        while True:
             begun = time.perf_counter()
-            place.check_rows(spec, chunk)
-            for side, batch in _by_side(spec, wiring, chunk):
-                living = _living(batch, spec.sides[side], side, barrier.late_watermark, tally)
-                for columns in pairs(store, side, living, spec.lower_us, spec.upper_us):
-                    tally.rows_out += len(columns[0])
-                    emitted = _emitted(wiring, out, columns)
-                    tally.busy_s += time.perf_counter() - begun
-                    yield emitted
-                    begun = time.perf_counter()
-                store.append(side, living)
+            columns = next(results, None)
+            if columns is not None:
+                tally.rows_out += len(columns[0])
+                emitted = _emitted(wiring, out, columns)
             tally.busy_s += time.perf_counter() - begun
+            if columns is None:
+                break
+            yield emitted
         begun = time.perf_counter()
-        ack = _finish(home, store, barrier, place, tally, spec.partitions, run)
+        ack = _finish(home, store, barrier, place, tally, spec, run)
         ack["busy_ms"] = round((tally.busy_s + time.perf_counter() - begun) * 1e3, 1)
     nulls = [pa.nulls(1, kind.type) for kind in out][:-1]
     yield pa.RecordBatch.from_arrays([*nulls, pa.array([json.dumps(ack)])], schema=out)
 
 
+def _results(
+    spec: JoinSpec,
+    wiring: Wiring,
+    store: StateStore,
+    barrier: Barrier,
+    place: Place,
+    tally: Tally,
+    batches: Batches,
+) -> Iterator[Columns]:
+    """All that comes out in this epoch. Afterwards the state holds all that the epoch has to remember."""
+    matching = matching_of(spec.shape, store)
+    late = barrier.late_watermark
+    horizon = None if late is None or spec.max_jump_us is None else saturate(late + spec.max_jump_us)
+    for chunk in _chunks(_timed(batches, tally)):
+        place.check_rows(spec, chunk)
+        for side, batch in _by_side(spec, wiring, chunk):
+            rows = sort_out(batch, spec.sides[side], late, horizon)
+            tally.take(side, rows, batch.num_rows)
+            for reason, aside in ((LATE, rows.late), (AHEAD, rows.ahead)):
+                if spec.keeps_late and late is not None and aside.num_rows:
+                    kept = LATE_SIDES[side]
+                    store.append(kept, as_kept(store.sides[kept], aside, reason, late, place.epoch))
+            if rows.living.num_rows:
+                yield from matching.process(side, rows.living)
+            if rows.unkeyed.num_rows and spec.kind.comes_alone(side):
+                yield from matching.alone(side, rows.unkeyed)
+    if barrier.watermark is not None:
+        yield from matching.advance(barrier.watermark)
+    matching.seal(place.epoch)
+
+
+def _timed(batches: Batches, tally: Tally) -> Batches:
+    """The same rows; the time that Spark takes to bring them is not ours."""
+    while True:
+        begun = time.perf_counter()
+        batch = next(batches, None)
+        tally.busy_s -= time.perf_counter() - begun
+        if batch is None:
+            return
+        yield batch
+
+
 def _finish(
-    home: Home, store: StateStore, barrier: Barrier, place: Place, tally: Tally, partitions: int, run: int
+    home: Home, store: StateStore, barrier: Barrier, place: Place, tally: Tally, spec: JoinSpec, run: int
 ) -> dict[str, Any]:
     """Makes the epoch durable and retires old ones; gives the acknowledgement."""
-    if barrier.watermark is not None:
-        store.advance_watermark(barrier.watermark)
-    candidate = store.prepare(place.epoch, meta={"run": run, "max_ts": tally.max_ts})
+    meta = {"run": run, "max_ts": tally.max_ts, "rows": tally.rows_in}
+    candidate = store.prepare(place.epoch, meta=meta)
     store.retire(barrier.min_epoch)
     if place.partition == 0:
         retire_barriers(home, barrier.min_epoch)
     stats = store.stats()
     return {
         "partition": place.partition,
-        "partitions": partitions,
+        "partitions": spec.partitions,
         "epoch": place.epoch,
         "candidate": candidate,
         "rows_in": tally.rows_in,
         "rows_out": tally.rows_out,
         "late": tally.late,
+        "ahead": tally.ahead,
         "unkeyed": tally.unkeyed,
-        "state_rows": [side.rows for side in stats.sides],
+        "state_rows": [side.rows for side in stats.sides[:2]],
         "state_bytes": stats.file_bytes,
         "files": stats.files,
         "max_ts": tally.max_ts,
         "watermark": barrier.watermark,
-        "runs": [side.runs for side in stats.sides],
+        "clock": None if barrier.watermark is None else saturate(barrier.watermark - spec.kind.longest_wait_us),
+        "idle": barrier.idle,
+        "runs": [side.runs for side in stats.sides[:2]],
         "trouble": stats.collection_error or stats.compaction.last_error,
     }
 
@@ -180,27 +234,6 @@ def _by_side(spec: JoinSpec, wiring: Wiring, chunk: pa.Table) -> Iterator[tuple[
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     combined = column.combine_chunks()
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
-
-
-def _living(batch: pa.RecordBatch, kind: Side, side: int, late: int | None, tally: Tally) -> pa.RecordBatch:
-    """The rows that can match: on time, and without NULL in key or time."""
-    tally.rows_in[side] += batch.num_rows
-    good: npt.NDArray[np.bool_] = np.ones(batch.num_rows, bool)
-    for name in (*kind.keys, kind.time):
-        column = batch.column(name)
-        if column.null_count:
-            good &= column.is_valid().to_numpy(zero_copy_only=False)
-    times = batch.column(kind.time)
-    present = times.drop_null().cast(pa.int64()).to_numpy()
-    if len(present):
-        newest, before = int(present.max()), tally.max_ts[side]
-        tally.max_ts[side] = newest if before is None else max(before, newest)
-    tally.unkeyed[side] += int(len(good) - good.sum())
-    if late is not None:
-        on_time = times.cast(pa.int64()).fill_null(late).to_numpy() > late
-        tally.late[side] += int((good & ~on_time).sum())
-        good &= on_time
-    return batch if good.all() else batch.filter(pa.array(good))
 
 
 def _emitted(wiring: Wiring, out: pa.Schema, columns: list[pa.Array]) -> pa.RecordBatch:

@@ -17,8 +17,9 @@ from pyspark.sql.types import StructType
 
 from iopool import FileSystem, LocalFileSystem
 from lsmstate.errors import LsmStateError
-from lsmstate.join.barrier import epochs_begun
+from lsmstate.join.barrier import epochs_begun, moves_on
 from lsmstate.join.home import TICKS, Home
+from lsmstate.join.pace import Pace
 from lsmstate.join.reading import job_of
 
 try:
@@ -53,14 +54,21 @@ class Ticker(DataSource):
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """The reader of its offsets."""
-        return TickReader(self.options["path"])
+        told = self.options.get("pace")
+        pace = None
+        if told is not None:
+            delays, idle_epochs, idle_us = json.loads(told)
+            pace = Pace((delays[0], delays[1]), idle_epochs, idle_us)
+        return TickReader(self.options["path"], pace)
 
 
 class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets that grow when told, and no rows."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, pace: Pace | None = None) -> None:
+        """With a pace, it ticks by itself when the watermark can move on: something waits for it."""
+        self._path, self._pace = path, pace
+        self._considered = 0
         self._newest: int | None = None
         self._committed = False
 
@@ -71,9 +79,15 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:  # Spark 4.1 gives no arguments
         """The last tick."""
         fs = LocalFileSystem()
-        tick = last_tick(fs, self._path)
-        self._check_progress_is_not_asynchronous(Home(fs, self._path))
-        return {"tick": tick}
+        last = last_tick(fs, self._path)
+        home = Home(fs, self._path)
+        self._check_progress_is_not_asynchronous(home)
+        if self._pace is not None and self._newest not in (None, self._considered):
+            self._considered = self._newest or 0
+            if moves_on(home, job_of(home).partitions, self._pace):
+                tick(self._path)
+                last = last_tick(fs, self._path)
+        return {"tick": last}
 
     def commit(self, end: dict[str, int]) -> None:
         """Spark has logged a batch."""
@@ -102,8 +116,8 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter(())
 
 
-def ticker_of(session: SparkSession, path: str, columns: StructType) -> DataFrame:
-    """The ticker of a state as a stream with these columns.
+def ticker_of(session: SparkSession, path: str, columns: StructType, pace: Pace | None) -> DataFrame:
+    """The ticker of a state as a stream with these columns. With a pace it ticks by itself, as the watermark moves.
 
     Where Spark cannot ask a Python source whether it knows availableNow, it would on its account run all input of the
     other sources in one batch; a setting of the session lets it go on in batches.
@@ -111,7 +125,10 @@ def ticker_of(session: SparkSession, path: str, columns: StructType) -> DataFram
     session.dataSource.register(Ticker)
     if _NEEDS_WRAPPER:
         session.conf.set(_WRAPPER, "true")
-    return session.readStream.format(FORMAT).option("path", path).option("columns", columns.json()).load()
+    reader = session.readStream.format(FORMAT).option("path", path).option("columns", columns.json())
+    if pace is not None:
+        reader = reader.option("pace", json.dumps([pace.delays_us, pace.idle_epochs, pace.idle_us]))
+    return reader.load()
 
 
 def last_tick(fs: FileSystem, path: str) -> int:

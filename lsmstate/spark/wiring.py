@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SIDE, HASH, ACK = "__side", "__hash", "__ack"
+SIDE, HASH, ACK, CLOCK = "__side", "__hash", "__ack", "__clock"
 
 
 @dataclass(frozen=True)

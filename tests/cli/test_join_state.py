@@ -56,7 +56,7 @@ def test_inspect_json_has_the_documented_parts(run: Run, sound_join: JoinHome) -
     told = run("inspect", sound_join.path, "--json").json
     assert {*told} == {
         *("schema", "path", "job", "partitions", "within", "newest", "watermark_us", "rows", "files", "file_bytes"),
-        *("sides", "by_partition", "epochs", "under_way", "runs"),
+        *("sides", "by_partition", "epochs", "under_way", "runs", "match", "how"),
     }
     assert (told["schema"], told["path"], told["job"]) == ("lsmstate.inspect-join/1", str(sound_join.path), "ads")
     assert told["within"] == {"lower_us": -5 * SECOND_US, "upper_us": 3600 * SECOND_US}

@@ -12,6 +12,7 @@ import pytest
 from lsmstate import CorruptionError, EpochError, LsmStateError, StateStore
 from lsmstate.join.barrier import Barrier, barrier_of, candidates_of, epochs_begun, read_barrier
 from lsmstate.join.home import Home
+from lsmstate.join.pace import Pace
 from tests.support.join_home import DELAY_US, QUERY, SECOND_US, JoinHome, join_spec
 from tests.support.simfs import SimFileSystem
 
@@ -207,7 +208,7 @@ def test_watermark_never_goes_back(join: JoinHome) -> None:
     finish(join, 1, left_s=100, right_s=100)
     finish(join, 2, left_s=20, right_s=20)
     assert join.barrier(3).watermark == 90 * SECOND_US
-    join.spec = replace(join.spec, watermark_us=(60 * SECOND_US, 60 * SECOND_US))  # a run that waits longer
+    join.spec = replace(join.spec, pace=Pace((60 * SECOND_US, 60 * SECOND_US)))  # a run that waits longer
     finish(join, 3, left_s=101, right_s=101)
     barrier = join.barrier(4)
     assert (barrier.late_watermark, barrier.watermark) == (90 * SECOND_US, 90 * SECOND_US)
@@ -222,7 +223,7 @@ def test_watermark_waits_for_a_silent_side(join: JoinHome) -> None:
 
 
 def test_watermark_is_in_whole_milliseconds_as_spark_counts(join: JoinHome) -> None:
-    join.spec = replace(join.spec, watermark_us=(1_500, 0))
+    join.spec = replace(join.spec, pace=Pace((1_500, 0)))
     names = join.spec.sides[0].schema.names
     left = at(join, 0).set_column(1, names[1], pa.array([1_234_567] * 40).cast(join.spec.sides[0].schema.field(1).type))
     for partition in range(3):

@@ -8,6 +8,7 @@ import pytest
 
 from lsmstate import CorruptionError, FencedError, LsmStateError, NotAStateError, SchemaError
 from lsmstate.join.home import Home, home_of, is_home
+from lsmstate.join.pace import Pace
 from lsmstate.manifest.codec import encode
 from tests.support.join_home import QUERY, RUN, JoinHome, join_spec
 from tests.support.simfs import SimFileSystem
@@ -31,7 +32,7 @@ def home(fs: SimFileSystem) -> Home:
 
 
 def test_home_is_bound_once_and_found_again(home: Home) -> None:
-    home.bind(replace(join_spec(PATH), retain=99, watermark_us=(0, 0)))  # those may change
+    home.bind(replace(join_spec(PATH), retain=99, pace=Pace((0, 0))))  # those may change
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_home_is_bound_once_and_found_again(home: Home) -> None:
     [
         ({"job": "other"}, NotAStateError, "the state of job 'ads', not of 'other'"),
         ({"partitions": 4}, SchemaError, "partitions was 3 and is now 4"),
-        ({"upper_s": 7}, SchemaError, "the upper bound of within was"),
+        ({"upper_s": 7}, SchemaError, "the upper bound of the times was"),
         ({"title": "name"}, SchemaError, "missing 'title'; unknown 'name'"),
     ],
 )

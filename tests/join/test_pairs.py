@@ -8,11 +8,13 @@ import pyarrow as pa
 import pytest
 
 from lsmstate import Side, StateStore
-from lsmstate.join.pairs import pairs, row_bytes
+from lsmstate.join.kinds import Kind
+from lsmstate.join.pairs import meet, row_bytes
+from lsmstate.join.shape import Shape
 from tests.support.simfs import SimFileSystem
 
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.int64()), ("text", pa.string())])
-SIDES = [Side(name, SCHEMA, ["k"], "ts", timedelta(hours=1)) for name in ("left", "right")]
+SIDES = (Side("left", SCHEMA, ["k"], "ts", timedelta(hours=1)), Side("right", SCHEMA, ["k"], "ts", timedelta(hours=1)))
 
 
 def rows(texts: list[str | None]) -> pa.RecordBatch:
@@ -35,7 +37,8 @@ def test_wide_row_that_matches_often_comes_out_in_many_batches(
         store.append(1 - side, rows(texts))
         if stored:
             store.snapshot_epoch(1)
-        batches = list(pairs(store, side, rows(["x" * 10_000]), -1, 1))
+        shape = Shape(SIDES, Kind(lower_us=-1, upper_us=1))
+        batches = [met.columns for met in meet(store, shape, side, rows(["x" * 10_000]))]
     assert all(sum(column.nbytes for column in batch) < 120_000 for batch in batches)
     assert len(batches) > 20
     there = 2 if side else 5  # the text of the rows in the state

@@ -63,7 +63,7 @@ def test_epoch_that_is_retired_or_never_was_is_refused_with_those_that_can_be_re
 
 @pytest.mark.parametrize("side", ["LEFT", "", "0", 0, None])
 def test_wrong_side_is_misuse(join: JoinHome, side: object) -> None:
-    with pytest.raises(ValueError, match="side must be 'left' or 'right'"):
+    with pytest.raises(ValueError, match="side must be one of left, right, left_late, right_late"):
         read_state(join.path, side=side)  # type: ignore[arg-type]
 
 

@@ -46,7 +46,7 @@ def join(stream: DataFrame, tmp_path: Path) -> Callable[..., DataFrame]:
 
 
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "unknown how": ({"how": "sideways"}, ValueError, "'sideways' is not supported"),
+    "unknown how": ({"how": "sideways"}, ValueError, "how='sideways' is unknown; there are inner, left"),
     "lower above upper": (
         {"within": ("5 seconds", "-5 seconds")},
         ValueError,
@@ -118,7 +118,10 @@ def test_name_that_is_ours_is_refused(join: Callable[..., DataFrame], stream: Da
 
 CHANGED: dict[str, tuple[dict[str, Any], str]] = {
     "partitions": ({"partitions": 5}, "partitions was 4 and is now 5"),
-    "interval": ({"within": ("-5 seconds", "6 seconds")}, "the upper bound of within was 5000000 and is now 6000000"),
+    "interval": (
+        {"within": ("-5 seconds", "6 seconds")},
+        "the upper bound of the times was 5000000 and is now 6000000",
+    ),
     "keys": ({"on": "name"}, "keys was"),
     "time": ({"time": ("ts", "other")}, "time was 'ts' and is now 'other'"),
     "columns": ({"columns": "extra"}, "unknown 'extra'"),

@@ -28,6 +28,8 @@ def epoch(number: int) -> EpochProgress:
         state_bytes=kept << 20,
         files=2 * kept,
         runs=(kept, kept),
+        idle=(),
+        ahead=(0, 0),
         watermark_us=None if number == 1 else START_US + number * 10_500_000,
         busy_ms=100.0,
         batch_ms=800,

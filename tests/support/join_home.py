@@ -13,8 +13,10 @@ from lsmstate import Options, Side, StateStore
 from lsmstate.hashing import hash_keys
 from lsmstate.join.barrier import Barrier, barrier_of, retire_barriers
 from lsmstate.join.home import Home
+from lsmstate.join.kinds import INTERVAL, Kind
+from lsmstate.join.pace import Pace
 from lsmstate.join.partition import partition_of
-from lsmstate.join.spec import JoinSpec, retentions
+from lsmstate.join.spec import JoinSpec
 from lsmstate.manifest.codec import decode, encode
 
 START_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
@@ -33,15 +35,17 @@ def join_spec(
     retain: int = 3,
     lower_s: int = -5,
     upper_s: int = 3600,
+    how: str = "inner",
     title: str = "title",
 ) -> JoinSpec:
     """Ads, and the clicks on them."""
     lower, upper = lower_s * SECOND_US, upper_s * SECOND_US
-    kept = retentions(lower, upper)
+    kind = Kind(INTERVAL, how, lower, upper)
+    kept = kind.retention(0), kind.retention(1)
     left = pa.schema([("ad_id", pa.int64()), ("ts", UTC), (title, pa.string())])
     right = pa.schema([("ad", pa.int64()), ("at", UTC), ("price", pa.float64())])
     sides = (Side("left", left, ["ad_id"], "ts", kept[0]), Side("right", right, ["ad"], "at", kept[1]))
-    return JoinSpec(job, path, partitions, lower, upper, sides, (DELAY_US, DELAY_US), retain)
+    return JoinSpec(job, path, partitions, kind, sides, Pace((DELAY_US, DELAY_US)), retain)
 
 
 class JoinHome:
@@ -67,8 +71,9 @@ class JoinHome:
         parent = barrier.parent(partition)
         path, options = self.home.partition(partition), Options(auto_compact=False)
         with StateStore.open_candidate(
-            path, parent, self.spec.sides, options, line=barrier.line, fs=self.home.fs
+            path, parent, self.spec.shape.state_sides, options, line=barrier.line, fs=self.home.fs
         ) as store:
+            count = [0, 0]
             newest = list(store.meta.get("max_ts", [None, None]))
             for side, batch in enumerate(rows):
                 mine = self._mine(side, partition, batch)
@@ -76,9 +81,10 @@ class JoinHome:
                     times = mine.column(self.spec.sides[side].time).cast(pa.int64()).to_numpy()
                     newest[side] = max(int(times.max()), newest[side] or int(times.max()))
                     store.append(side, mine)
+                    count[side] = mine.num_rows
             if barrier.watermark is not None:
                 store.advance_watermark(barrier.watermark)
-            name = store.prepare(epoch, meta={"run": self.run, "max_ts": newest})
+            name = store.prepare(epoch, meta={"run": self.run, "max_ts": newest, "rows": count})
             if retire:
                 store.retire(barrier.min_epoch)
         if retire and partition == 0:

@@ -1,0 +1,238 @@
+"""The life of a join operator: started by a runtime, fed with rows, watermarks and barriers, closed.
+
+    join = IntervalJoin(left, right, lower=timedelta(0), upper=timedelta(minutes=5), how="left")
+    join.on_start(OperatorContext("state/my-join"))
+    for rows in join.process_batch(0, batch): ...
+    for rows in join.process_watermark(ts_us): ...
+    join.handle_checkpoint(CheckpointBarrier(1)); join.commit(1)
+    join.on_close()
+
+Results are iterators of bounded batches. What they give belongs to the call that they come from, so they have to be
+taken to their end before the next call. An operator belongs to one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields
+from datetime import timedelta
+from itertools import chain
+
+import pyarrow as pa
+
+from lsmstate.checkpoint import CheckpointBarrier, OperatorContext
+from lsmstate.engine import StateStore
+from lsmstate.engine.intake import Batch
+from lsmstate.errors import LsmStateError, SchemaError, StoreClosedError
+from lsmstate.join.condition import Condition, check_condition
+from lsmstate.join.kinds import Kind
+from lsmstate.join.late import AHEAD, LATE, as_kept, sort_out
+from lsmstate.join.matching import Matching
+from lsmstate.join.matchings import matching_of
+from lsmstate.join.shape import LATE_SIDES, Columns, shape_of
+from lsmstate.join.why import Why, explain
+from lsmstate.keys import saturate, time_us
+from lsmstate.options import Options
+from lsmstate.schema import Side
+
+_LATES = ("count", "keep")
+_US = timedelta(microseconds=1)
+
+
+@dataclass
+class Counts:
+    """What an operator has seen, since the state was made. Pairs are (left, right)."""
+
+    rows_in: list[int] = field(default_factory=lambda: [0, 0])
+    late: list[int] = field(default_factory=lambda: [0, 0])  # not after the watermark
+    ahead: list[int] = field(default_factory=lambda: [0, 0])  # further after the watermark than max_jump
+    unkeyed: list[int] = field(default_factory=lambda: [0, 0])  # NULL in the key or the time
+    rows_out: int = 0
+
+
+class JoinOperator:
+    """A join of two sides of a kind; see IntervalJoin, ExpiringJoin, InstantJoin and AsOfJoin."""
+
+    def __init__(
+        self,
+        left: Side,
+        right: Side,
+        kind: Kind,
+        condition: Condition | None,
+        suffixes: tuple[str, str],
+        late: str,
+        max_jump: timedelta | None,
+        options: Options | None,
+    ) -> None:
+        check_condition(condition)
+        if late not in _LATES:
+            raise ValueError(f"late must be 'count' or 'keep', not {late!r}")
+        if max_jump is not None and (not isinstance(max_jump, timedelta) or max_jump <= timedelta(0)):
+            raise ValueError(f"max_jump must be a timedelta above zero, not {max_jump!r}")
+        self.shape = shape_of(left, right, kind, condition, suffixes)
+        self._keeps_late, self._max_jump, self._options = late == "keep", max_jump, options
+        self._matching: Matching | None = None
+        self._unfinished: Iterator[pa.RecordBatch] | None = None
+        self._idle: set[int] = set()
+        self._watermarks: list[int | None] = [None, None]
+        self.counts = Counts()
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """The columns of the result."""
+        return self.shape.output
+
+    @property
+    def store(self) -> StateStore:
+        """The state, between on_start and on_close."""
+        if self._matching is None:
+            raise StoreClosedError("the operator is not started, or closed; call on_start")
+        return self._matching.store
+
+    def on_start(self, context: OperatorContext) -> None:
+        """Opens the state at the safe epoch, or creates it."""
+        if self._matching is not None:
+            raise LsmStateError("the operator is started already; give each one an operator of its own")
+        store = StateStore.open(
+            context.state_dir, self.shape.state_sides, self._options, pool=context.pool, memory=context.memory
+        )
+        try:
+            known = store.epochs()
+            if context.safe_epoch is not None and context.safe_epoch != (known[-1] if known else 0):
+                store.restore(context.safe_epoch)
+            told = store.meta.get("join")
+            if told is not None and told["kind"] != asdict(self.shape.kind):
+                was = Kind(**told["kind"])
+                raise SchemaError(f"{context.state_dir}: the state of another join: {was}, not {self.shape.kind}")
+        except BaseException:
+            store.close()
+            raise
+        if told is not None:
+            self.counts = Counts(**{f.name: told["counts"][f.name] for f in fields(Counts)})
+            self._watermarks, self._idle = list(told["watermarks"]), set(told["idle"])
+        self._matching = matching_of(self.shape, store)
+
+    def process_batch(self, side: int, batch: Batch) -> Iterator[pa.RecordBatch]:
+        """Takes rows of a side (0 left, 1 right); gives the results that are certain already."""
+        matching = self._ready()
+        if side not in (0, 1):
+            raise ValueError(f"side must be 0 (left) or 1 (right), not {side!r}")
+        return self._begun(self._processed(matching, side, self._parts(side, batch)))
+
+    def process_watermark(self, watermark: int, side: int | None = None) -> Iterator[pa.RecordBatch]:
+        """No more rows up to this time (us) will come, of one side or of both; gives what is decided by it.
+
+        The watermark of the join is the lower one of the sides that are not idle, and never goes back.
+        """
+        matching = self._ready()
+        watermark = time_us(watermark, "a watermark")
+        for number in (0, 1) if side is None else (side,):
+            before = self._watermarks[number]
+            self._watermarks[number] = watermark if before is None else max(before, watermark)
+            self._idle.discard(number)
+        return self._begun(self._advanced(matching))
+
+    def process_idle(self, side: int) -> Iterator[pa.RecordBatch]:
+        """A side has nothing to say: the other alone moves the watermark, until a watermark of this side comes."""
+        matching = self._ready()
+        self._idle.add(side)
+        return self._begun(self._advanced(matching))
+
+    def handle_checkpoint(self, barrier: CheckpointBarrier) -> bool:
+        """Makes all that came before the barrier durable, as a candidate of its epoch; then `commit` or `abort` it."""
+        matching = self._ready()
+        matching.seal(barrier.epoch)
+        told = {"watermarks": self._watermarks, "idle": sorted(self._idle), "counts": asdict(self.counts)}
+        matching.store.prepare(barrier.epoch, meta={"join": {"kind": asdict(self.shape.kind), **told}})
+        return True
+
+    def commit(self, epoch: int) -> None:
+        """All operators have made the epoch durable: it counts."""
+        self._ready().store.commit(epoch)
+
+    def abort(self, epoch: int) -> None:
+        """Another operator could not: its rows go into the next epoch."""
+        self._ready().store.abort(epoch)
+
+    def why(self, side: int, key: object, epoch: int | None = None) -> Why:
+        """What became of the rows with a key; see `lsmstate why`."""
+        store = self.store
+        if epoch is None:
+            with store.snapshot() as view:
+                return explain([view], self.shape.sides, self.shape.kind, side, key)
+        with store.at_epoch(epoch) as view:
+            return explain([view], self.shape.sides, self.shape.kind, side, key)
+
+    def on_close(self) -> None:
+        """Closes the state. What was not committed is not kept."""
+        if self._matching is not None:
+            self._matching.store.close()
+            self._matching = None
+
+    # ---- inside
+
+    def _ready(self) -> Matching:
+        if self._matching is None:
+            raise StoreClosedError("the operator is not started, or closed; call on_start")
+        if self._unfinished is not None:
+            raise LsmStateError("the results of the last call were not taken to their end; iterate over all of them")
+        return self._matching
+
+    def _begun(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Does at once what gives no results, so that a call without any need not be iterated over."""
+        for first in results:
+            self._unfinished = results
+            return self._rest(chain([first], results))
+        return iter(())
+
+    def _rest(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from results
+        self._unfinished = None
+
+    def _parts(self, side: int, batch: Batch) -> list[pa.RecordBatch]:
+        """Checked before anything is changed."""
+        kind = self.shape.sides[side]
+        if not isinstance(batch, pa.RecordBatch | pa.Table):
+            raise SchemaError(f"a pyarrow RecordBatch or Table is needed, not {type(batch).__name__}")
+        if set(batch.schema.names) != set(kind.schema.names):
+            wanted, given = ", ".join(kind.schema.names), ", ".join(batch.schema.names)
+            raise SchemaError(f"side {kind.name!r} has the columns {wanted}; the batch has {given}")
+        picked = batch.select(kind.schema.names)
+        for told, wanted_field in zip(picked.schema, kind.schema, strict=True):
+            if told.type != wanted_field.type:
+                raise SchemaError(
+                    f"side {kind.name!r}: column {told.name!r} is {told.type} instead of {wanted_field.type}; cast it"
+                )
+        parts = [picked] if isinstance(picked, pa.RecordBatch) else picked.combine_chunks().to_batches()
+        return [pa.RecordBatch.from_arrays(part.columns, schema=kind.schema) for part in parts if part.num_rows]
+
+    def _processed(self, matching: Matching, side: int, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        store, watermark = matching.store, matching.store.watermark
+        horizon = None
+        if self._max_jump is not None and watermark is not None:
+            horizon = saturate(watermark + self._max_jump // _US)
+        for part in parts:
+            rows = sort_out(part, self.shape.sides[side], watermark, horizon)
+            self.counts.rows_in[side] += part.num_rows
+            self.counts.late[side] += rows.late.num_rows
+            self.counts.ahead[side] += rows.ahead.num_rows
+            self.counts.unkeyed[side] += rows.unkeyed.num_rows
+            for reason, aside in ((LATE, rows.late), (AHEAD, rows.ahead)):
+                if self._keeps_late and aside.num_rows and watermark is not None:
+                    number, epoch = LATE_SIDES[side], store.stats().epoch + 1
+                    store.append(number, as_kept(store.sides[number], aside, reason, watermark, epoch))
+            if rows.living.num_rows:
+                yield from map(self._out, matching.process(side, rows.living))
+            if rows.unkeyed.num_rows and self.shape.kind.comes_alone(side):
+                yield from map(self._out, matching.alone(side, rows.unkeyed))
+
+    def _advanced(self, matching: Matching) -> Iterator[pa.RecordBatch]:
+        awake = [self._watermarks[side] for side in (0, 1) if side not in self._idle]
+        known = [watermark for watermark in awake if watermark is not None]
+        if known and len(known) == len(awake):
+            yield from map(self._out, matching.advance(min(known)))
+
+    def _out(self, columns: Columns) -> pa.RecordBatch:
+        rows = self.shape.result(columns)
+        self.counts.rows_out += rows.num_rows
+        return rows
