@@ -29,6 +29,7 @@ def our_join(spark: SparkSession, work: Workload, home: Path) -> DataFrame:
         source(spark, work, home, 0),
         source(spark, work, home, 1),
         on=[pair if pair[0] != pair[1] else pair[0] for pair in work.keys],
+        how=work.how,
         time=("ts", "ts"),
         within=(f"{work.lower_s} seconds", f"{work.upper_s} seconds"),
         watermark=(f"{work.delays_s[0]} seconds", f"{work.delays_s[1]} seconds"),
@@ -44,7 +45,7 @@ def spark_join(spark: SparkSession, work: Workload, home: Path) -> DataFrame:
         source(spark, work, home, side).withWatermark("ts", f"{work.delays_s[side]} seconds").alias("lr"[side])
         for side in (0, 1)
     )
-    return left.join(right, condition(work)).select(*result_columns(work))
+    return left.join(right, condition(work), work.how).select(*result_columns(work))
 
 
 def batch_join(spark: SparkSession, work: Workload, home: Path) -> DataFrame:
@@ -53,7 +54,7 @@ def batch_join(spark: SparkSession, work: Workload, home: Path) -> DataFrame:
         spark.read.schema(work.ddl(side)).parquet(str(home / ("left", "right")[side])).where("v != 0").alias("lr"[side])
         for side in (0, 1)
     )
-    return left.join(right, condition(work)).select(*result_columns(work))
+    return left.join(right, condition(work), work.how).select(*result_columns(work))
 
 
 def condition(work: Workload) -> Any:
@@ -66,9 +67,13 @@ def condition(work: Workload) -> Any:
 def result_columns(work: Workload) -> list[Any]:
     """The columns of `our_join`: keys of equal names once, clashing names with the suffix."""
     left = [*(one for one, _ in work.keys), "ts", "v", "lv"]
+    if work.how in ("left_semi", "left_anti"):
+        return [F.col(f"l.{name}") for name in left]
     right = [*(other for one, other in work.keys if one != other), "ts", "v", "rv"]
     named = [F.col(f"r.{name}").alias(f"{name}_right" if name in left else name) for name in right]
-    return [*(F.col(f"l.{name}") for name in left), *named]
+    once = {one for one, other in work.keys if one == other}
+    own = [F.coalesce(f"l.{name}", f"r.{name}").alias(name) if name in once else F.col(f"l.{name}") for name in left]
+    return [*own, *named]
 
 
 def drain(joined: DataFrame, home: Path) -> None:
@@ -91,6 +96,11 @@ def results(spark: SparkSession, home: Path) -> Counter[tuple[Any, ...]]:
 def rows_of(frame: DataFrame) -> Counter[tuple[Any, ...]]:
     """The rows of a batch DataFrame, each with how often it is there."""
     return Counter(tuple(row) for row in frame.collect())
+
+
+def decided(rows: Counter[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+    """Without those of the last file, which nothing comes after."""
+    return Counter({row: count for row, count in rows.items() if "far" not in row})
 
 
 def run_in_two_halves(spark: SparkSession, work: Workload, join: Join, home: Path) -> Counter[tuple[Any, ...]]:
