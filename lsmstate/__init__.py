@@ -14,7 +14,7 @@ from lsmstate.errors import (
     StoreClosedError,
     StorePoisonedError,
 )
-from lsmstate.join import read_state
+from lsmstate.join import read_state, why
 from lsmstate.options import Options
 from lsmstate.schema import Side
 
@@ -39,4 +39,5 @@ __all__ = [
     "__version__",
     "openmetrics",
     "read_state",
+    "why",
 ]

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 import lsmstate
-from lsmstate.cli import compact, demo, dump, inspect, verify
+from lsmstate.cli import compact, demo, dump, inspect, verify, why
 from lsmstate.cli.wording import safe
 from lsmstate.errors import LsmStateError
 
@@ -68,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"lsmstate {lsmstate.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (compact, demo, dump, inspect, verify):
+    for command in (compact, demo, dump, inspect, verify, why):
         command.add(commands)
     return parser
 

@@ -28,7 +28,7 @@ KeyValues = dict[str, str]  # by key column, as typed
 
 def pick_rows(table: SSTable, most: int, keys: Sequence[str]) -> dict[str, Any]:
     """At most `most` rows; those with a join key where `keys` is not empty."""
-    wanted = {number: arrays for number, side in table.sides.items() if (arrays := _key_arrays(side, keys))}
+    wanted = {number: arrays for number, side in table.sides.items() if (arrays := key_arrays(side, keys))}
     if keys and not wanted:
         raise argparse.ArgumentError(None, f"--key does not fit {_known_keys(table)}")
     shown: list[dict[str, Any]] = []
@@ -79,7 +79,7 @@ def _values(table: SSTable, number: int, run: StoredRun, rows: I64) -> list[dict
     ]
 
 
-def _key_arrays(side: Side, keys: Sequence[str]) -> list[pa.Array] | None:
+def key_arrays(side: Side, keys: Sequence[str]) -> list[pa.Array] | None:
     """The typed key as arrays of one value; None where it cannot be a key of the side."""
     typed = _by_name(side, keys)
     if typed is None:

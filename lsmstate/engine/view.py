@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lsmstate.engine.heavy import Heavy, heaviest
 from lsmstate.engine.intake import Batch
 from lsmstate.engine.probe import probe
 from lsmstate.engine.probe_stats import ProbeStats
@@ -98,6 +99,11 @@ class View:
         first = None if start is None else time_us(start, "start")
         last = None if end is None else time_us(end, "end")
         return scan(self, side, first, last, ordered, row_ids, only)
+
+    def heaviest(self, side: int, count: int = 10) -> list[Heavy]:
+        """The keys of `side` with the most rows, heaviest first: the values of the key columns, and rows."""
+        self._check(side)
+        return heaviest(self, side, count)
 
     def close(self) -> None:
         """Lets go of the files. Iterators that are under way raise StoreClosedError."""

@@ -30,10 +30,9 @@ def fulfils(condition: Condition, pairs: pa.RecordBatch) -> npt.NDArray[np.bool_
     try:
         told = _evaluated(condition, pairs) if isinstance(condition, pc.Expression) else condition(pairs)
     except Exception as error:  # whatever a user's function may raise
-        raise LsmStateError(
-            f"the condition of the join failed with {type(error).__name__}: {error}. The columns that it can use are: "
-            f"{', '.join(pairs.schema.names)}"
-        ) from error
+        told = f"the condition of the join failed with {type(error).__name__}: {_first_line(error)}"
+        columns = ", ".join(pairs.schema.names)
+        raise LsmStateError(f"{told}. The columns that it can use are: {columns}") from error
     if isinstance(told, pa.ChunkedArray):
         told = told.combine_chunks()
     elif isinstance(told, np.ndarray):
@@ -45,6 +44,11 @@ def fulfils(condition: Condition, pairs: pa.RecordBatch) -> npt.NDArray[np.bool_
         raise SchemaError(f"the condition of the join gives {len(told)} booleans for {pairs.num_rows} pairs")
     good: npt.NDArray[np.bool_] = told.fill_null(False).to_numpy(zero_copy_only=False)
     return good
+
+
+def _first_line(error: Exception) -> str:
+    """The first line of what an error says; Arrow adds whole schemas."""
+    return str(error).partition("\n")[0]
 
 
 def _evaluated(expression: pc.Expression, pairs: pa.RecordBatch) -> pa.ChunkedArray:

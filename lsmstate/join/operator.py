@@ -14,6 +14,8 @@ taken to their end before the next call. An operator belongs to one thread.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
 from itertools import chain
@@ -22,7 +24,9 @@ import pyarrow as pa
 
 from lsmstate.checkpoint import CheckpointBarrier, OperatorContext
 from lsmstate.engine import StateStore
+from lsmstate.engine.heavy import Heavy
 from lsmstate.engine.intake import Batch
+from lsmstate.engine.stats import Stats
 from lsmstate.errors import LsmStateError, SchemaError, StoreClosedError
 from lsmstate.join.condition import Condition, check_condition
 from lsmstate.join.kinds import Kind
@@ -30,7 +34,7 @@ from lsmstate.join.late import AHEAD, LATE, as_kept, sort_out
 from lsmstate.join.matching import Matching
 from lsmstate.join.matchings import matching_of
 from lsmstate.join.shape import LATE_SIDES, Columns, shape_of
-from lsmstate.join.why import Why, explain
+from lsmstate.join.why import At, Why, explain
 from lsmstate.keys import saturate, time_us
 from lsmstate.options import Options
 from lsmstate.schema import Side
@@ -48,6 +52,17 @@ class Counts:
     ahead: list[int] = field(default_factory=lambda: [0, 0])  # further after the watermark than max_jump
     unkeyed: list[int] = field(default_factory=lambda: [0, 0])  # NULL in the key or the time
     rows_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStats:
+    """An operator at one moment: what it has seen, the watermark, the keys with the most rows of each side (the values
+    of the key columns, and rows), and the numbers of its state."""
+
+    counts: Counts
+    watermark_us: int | None
+    heaviest: tuple[list[Heavy], list[Heavy]]
+    state: Stats
 
 
 class JoinOperator:
@@ -155,13 +170,23 @@ class JoinOperator:
         self._ready().store.abort(epoch)
 
     def why(self, side: int, key: object, epoch: int | None = None) -> Why:
-        """What became of the rows with a key; see `lsmstate why`."""
+        """What became of the rows of a side (0 left, 1 right) with a key: now, or as of an epoch."""
         store = self.store
-        if epoch is None:
-            with store.snapshot() as view:
-                return explain([view], self.shape.sides, self.shape.kind, side, key)
-        with store.at_epoch(epoch) as view:
-            return explain([view], self.shape.sides, self.shape.kind, side, key)
+        with ExitStack() as stack:
+            known = [number for number in store.epochs() if epoch is None or number <= epoch]
+            past: list[At] = [(number, stack.enter_context(store.at_epoch(number))) for number in known]
+            if epoch is None:
+                past.append((None, stack.enter_context(store.snapshot())))
+            elif not known or known[-1] != epoch:
+                stack.enter_context(store.at_epoch(epoch))  # says which epochs there are
+            return explain(past, self.shape.sides, self.shape.kind, side, key)
+
+    def stats(self) -> JoinStats:
+        """The numbers of this moment. Looks at the hashes of all rows, for the heaviest keys: not for every batch."""
+        store = self.store
+        view = store.view()
+        heavy = view.heaviest(0), view.heaviest(1)
+        return JoinStats(deepcopy(self.counts), store.watermark, heavy, store.stats())
 
     def on_close(self) -> None:
         """Closes the state. What was not committed is not kept."""

@@ -56,24 +56,27 @@ class Why:
     text: str
 
 
-def explain(views: Sequence[View], sides: tuple[Side, Side], kind: Kind, side: int, key: object) -> Why:
-    """What became of the rows with a key. `views` are of one state, oldest first: what is asked about is the last."""
+At = tuple[int | None, View]  # an epoch, None for what is not committed yet, and its rows
+
+
+def explain(past: Sequence[At], sides: tuple[Side, Side], kind: Kind, side: int, key: object) -> Why:
+    """What became of the rows with a key. `past` is of one state, oldest first: what is asked about is the last."""
     if side not in (0, 1):
         raise ValueError(f"side must be 0 (left) or 1 (right), not {side!r}")
     values = tuple(key) if isinstance(key, tuple | list) else (key,)
     asking = _asking(sides[1 - side], values)
-    now = views[-1]
+    epoch, now = past[-1]
     fates = list(_alive(now, sides, kind, side, asking))
     known = _ids(now, side, asking)
-    later = now
-    for view in reversed(views[:-1]):
-        fates += _expired(view, later, sides, kind, side, asking, known)
-        known |= _ids(view, side, asking)
-        later = view
+    later = past[-1]
+    for each in reversed(past[:-1]):
+        fates += _expired(each[1], later, sides, kind, side, asking, known)
+        known |= _ids(each[1], side, asking)
+        later = each
     fates += _aside(now, sides, side, asking)
     name = _NAMES[side]
-    text = "\n".join(fate.text for fate in fates) or _never_seen(views, name)
-    return Why(name, values, now.epoch, now.watermark, tuple(fates), text)
+    text = "\n".join(fate.text for fate in fates) or _never_seen(past[0][0], epoch, name)
+    return Why(name, values, epoch, now.watermark, tuple(fates), text)
 
 
 def _asking(other: Side, values: tuple[object, ...]) -> pa.RecordBatch:
@@ -153,9 +156,11 @@ def _alive(view: View, sides: tuple[Side, Side], kind: Kind, side: int, asking: 
 
 
 def _expired(
-    view: View, later: View, sides: tuple[Side, Side], kind: Kind, side: int, asking: pa.RecordBatch, known: set[int]
+    view: View, later: At, sides: tuple[Side, Side], kind: Kind, side: int, asking: pa.RecordBatch, known: set[int]
 ) -> Iterator[Fate]:
     """Rows that were there in a view, and are not in the one after it."""
+    epoch, watermark = later[0], later[1].watermark
+    when = "since the last epoch" if epoch is None else f"in epoch {epoch}"
     for batch in _rows(view, side, side, asking):
         told = zip(
             batch.column(ROW_ID).to_pylist(), _times(batch, sides[side]), _since(view, kind, side, batch), strict=True
@@ -163,11 +168,12 @@ def _expired(
         for row_id, ts, since in told:
             if row_id in known:
                 continue
-            text = f"The {_NAMES[side]} row of {_time(ts)} expired in epoch {later.epoch}, when the watermark reached "
-            text += f"{_time(later.watermark)}"
+            text = (
+                f"The {_NAMES[side]} row of {_time(ts)} expired {when}, when the watermark reached {_time(watermark)}"
+            )
             if marks_number(kind, side) is not None:
                 text += f"; it was matched since epoch {since}" if since else "; it had met nobody before that epoch"
-            yield Fate(ts, "expired", later.epoch, later.watermark, 0, text + ".")
+            yield Fate(ts, "expired", epoch, watermark, 0, text + ".")
 
 
 def _aside(view: View, sides: tuple[Side, Side], side: int, asking: pa.RecordBatch) -> Iterator[Fate]:
@@ -188,8 +194,7 @@ def _aside(view: View, sides: tuple[Side, Side], side: int, asking: pa.RecordBat
             yield Fate(ts, reason, epoch, watermark, 0, text)
 
 
-def _never_seen(views: Sequence[View], name: str) -> str:
-    oldest, newest = views[0].epoch, views[-1].epoch
+def _never_seen(oldest: int | None, newest: int | None, name: str) -> str:
     if newest is None:
         since = "now"
     else:
@@ -208,6 +213,6 @@ def _time(ts: int | None) -> str:
     if ts is None:
         return "no time yet"
     try:
-        return (_EPOCH_0 + timedelta(microseconds=ts)).isoformat(sep=" ").replace("+00:00", " UTC")
+        return (_EPOCH_0 + timedelta(microseconds=ts)).isoformat().replace("+00:00", "Z")
     except OverflowError:
         return f"{ts} us"
