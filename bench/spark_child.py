@@ -1,12 +1,12 @@
 """One streaming join in a JVM of its own:
 
-    python -m bench.spark_child ENGINE MASTER PARTITIONS INPUT WORK WARM [WITHIN DELAY]
+    python -m bench.spark_child ENGINE MASTER PARTITIONS INPUT WORK WARM [WITHIN DELAY HOW]
 
 ENGINE is `lsmstate`, `ceiling` (the plan of lsmstate with a task that only counts, and hands back as many rows as the
 join would), `rocksdb` (Spark's join, changelog checkpointing, state format 4) or `hdfs` (Spark's join, its default
 store). WARM is how often the whole input first goes through the ceiling's plan, whatever the engine: a young JVM
 compiles for some ten million rows, on the cores that the tasks need. WITHIN is the interval to both sides, DELAY that
-of the watermark, in seconds. All read the same files, one a side and batch, and write to the noop sink. Prints a JSON
+of the watermark, in seconds; HOW is the type of join. All read the same files, one a side and batch, and write to the noop sink. Prints a JSON
 list: milliseconds and rows of every batch; of ours also what the slowest task took, runs, and bytes of the state.
 """
 
@@ -60,7 +60,7 @@ def session(master: str, partitions: int, engine: str) -> SparkSession:
 
 
 def joined(
-    spark: SparkSession, engine: str, partitions: int, rows: str, work: str, within: int, delay: int
+    spark: SparkSession, engine: str, partitions: int, rows: str, work: str, within: int, delay: int, how: str
 ) -> DataFrame:
     """The join by one engine."""
     left, right = (
@@ -71,12 +71,13 @@ def joined(
         late = f"{delay} seconds"
         a, b = left.withWatermark("ts", late).alias("a"), right.withWatermark("ts", late).alias("b")
         near = f"b.ts >= a.ts - interval {within} seconds and b.ts <= a.ts + interval {within} seconds"
-        return a.join(b, F.expr(f"a.key = b.key and {near}"))
+        return a.join(b, F.expr(f"a.key = b.key and {near}"), how)
     lsmstate.spark.plan.make_task = counting_task if engine == "ceiling" else make_task
     return stream_join(
         left,
         right,
         on="key",
+        how=how,
         time=("ts", "ts"),
         within=(f"-{within} seconds", f"{within} seconds"),
         watermark=(f"{delay} seconds", f"{delay} seconds"),
@@ -109,14 +110,22 @@ def finished(result: DataFrame, work: str) -> StreamingQuery:
 
 
 def main(
-    engine: str, master: str, partitions: int, rows: str, work: str, warm: int, within: int = 20, delay: int = 3600
+    engine: str,
+    master: str,
+    partitions: int,
+    rows: str,
+    work: str,
+    warm: int,
+    within: int = 20,
+    delay: int = 3600,
+    how: str = "inner",
 ) -> None:
     """Runs the join to its end."""
     spark = session(master, partitions, engine)
     for number in range(warm):
         place = f"{work}/warm-{number}"
-        finished(joined(spark, "ceiling", partitions, rows, place, within, delay), place)
-    query = finished(joined(spark, engine, partitions, rows, work, within, delay), work)
+        finished(joined(spark, "ceiling", partitions, rows, place, within, delay, "inner"), place)
+    query = finished(joined(spark, engine, partitions, rows, work, within, delay, how), work)
     known = {epoch.batch_id: epoch for epoch in progress(query)} if engine == "lsmstate" else {}
     told = []
     for p in query.recentProgress:
@@ -128,4 +137,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5], *map(int, sys.argv[6:]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5], *map(int, sys.argv[6:9]), *sys.argv[9:])

@@ -36,13 +36,16 @@ class Batch:
         return self.rows / self.ms * 1e3
 
 
-def write_input(directory: Path, rows: int, batches: int) -> None:
-    """Files of both sides: half of the rows of a batch each, every left row with one match in the same batch."""
+def write_input(directory: Path, rows: int, batches: int, alone: float = 0.0) -> None:
+    """Files of both sides: half of the rows of a batch each, every left row with one match in the same batch, but for a
+    share that is alone."""
     rng = np.random.default_rng(5)
     each = rows // 2
     for number in range(batches):
         for side, (amount, tag) in (("left", ("amount", "tag")), ("right", ("price", "label"))):
             keys = rng.permutation(each) + number * each
+            if side == "right":
+                keys = np.where(keys - number * each < alone * each, -keys - 1, keys)
             ts = _START_US + number * _STEP_US + rng.integers(0, _STEP_US, each)
             tags = pa.array([f"tag-{n:04d}" for n in range(1000)]).take(pa.array(rng.integers(0, 1000, each)))
             columns = {
@@ -57,11 +60,11 @@ def write_input(directory: Path, rows: int, batches: int) -> None:
             os.utime(path, (number, number))
 
 
-def run(engine: str, master: str, partitions: int, rows: Path, work: Path, warm: int, *times: int) -> list[Batch]:
-    """The batches of one engine, in a process of its own; the numbers are WARM, WITHIN and DELAY of the child."""
+def run(engine: str, master: str, partitions: int, rows: Path, work: Path, warm: int, *more: int | str) -> list[Batch]:
+    """The batches of one engine, in a process of its own; `warm` and the rest as the child has it."""
     shutil.rmtree(work, ignore_errors=True)
     os.sync()  # what the engine before has left to be written must not be written in this one's time
-    arguments = [engine, master, partitions, rows, work, warm, *times]
+    arguments = [engine, master, partitions, rows, work, warm, *more]
     command = [sys.executable, "-m", "bench.spark_child", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     shutil.rmtree(work, ignore_errors=True)
@@ -71,13 +74,20 @@ def run(engine: str, master: str, partitions: int, rows: Path, work: Path, warm:
 
 
 def rounds(
-    engines: Sequence[str], count: int, master: str, partitions: int, rows: Path, work: Path, warm: int
+    engines: Sequence[str],
+    count: int,
+    master: str,
+    partitions: int,
+    rows: Path,
+    work: Path,
+    warm: int,
+    *more: int | str,
 ) -> list[dict[str, list[Batch]]]:
     """Each engine once a round, in an order that turns."""
     told = []
     for number in range(count):
         turn = [*engines[number % len(engines) :], *engines[: number % len(engines)]]
-        told.append({engine: run(engine, master, partitions, rows, work, warm) for engine in turn})
+        told.append({engine: run(engine, master, partitions, rows, work, warm, *more) for engine in turn})
         line = ", ".join(f"{e} {_last(told[-1][e]):,.0f}" for e in engines)
         sys.stdout.write(f"\nround {number + 1}, rows/s of the last batches: {line}")
         sys.stdout.flush()

@@ -35,6 +35,18 @@ def test_large_batches(master: str, partitions: int, tmp_path: Path) -> None:
     assert flat >= 0.85
 
 
+def test_left_join(tmp_path: Path) -> None:
+    write_input(tmp_path / "rows", rows=400_000, batches=12, alone=0.5)
+    engines, more = ("lsmstate", "rocksdb", "hdfs"), (20, 60, "left")
+    told = rounds(engines, ROUNDS, "local[2]", 2, tmp_path / "rows", tmp_path / "work", 2, *more)
+    found = {other: ratio(told, "lsmstate", other) for other in engines[1:]}
+    print("\nleft join, 400k rows a batch, every second left row alone, up to 3.6M state rows")
+    for other, (middle, low, high) in found.items():
+        print(f"lsmstate is {middle:.2f} times {other} ({low:.2f} to {high:.2f})")
+    assert found["rocksdb"][0] >= 8
+    assert found["hdfs"][0] >= 3
+
+
 def test_three_hundred_batches_under_a_turning_watermark(tmp_path: Path) -> None:
     write_input(tmp_path / "rows", rows=50_000, batches=300)
     batches = run("lsmstate", "local[2]", 2, tmp_path / "rows", tmp_path / "work", 0, 300, 60)
