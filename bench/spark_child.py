@@ -6,8 +6,9 @@ ENGINE is `lsmstate`, `ceiling` (the plan of lsmstate with a task that only coun
 join would), `rocksdb` (Spark's join, changelog checkpointing, state format 4) or `hdfs` (Spark's join, its default
 store). WARM is how often the whole input first goes through the ceiling's plan, whatever the engine: a young JVM
 compiles for some ten million rows, on the cores that the tasks need. WITHIN is the interval to both sides, DELAY that
-of the watermark, in seconds; HOW is the type of join. All read the same files, one a side and batch, and write to the noop sink. Prints a JSON
-list: milliseconds and rows of every batch; of ours also what the slowest task took, runs, and bytes of the state.
+of the watermark, in seconds; HOW is the type of join. All read the same files, one a side and batch, and write to the
+noop sink. Prints a JSON list: milliseconds and rows of every batch; of ours also what the slowest task took, runs, and
+bytes of the state.
 """
 
 from __future__ import annotations

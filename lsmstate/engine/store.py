@@ -231,6 +231,11 @@ class StateStore:
         return self._core.working.watermark
 
     @property
+    def next_id(self) -> int:
+        """The id that the next row gets; all rows that are there have lower ones."""
+        return self._core.working.next_id
+
+    @property
     def meta(self) -> Mapping[str, Any]:
         """What `prepare` was given with the last committed epoch."""
         return self._core.head.version.meta

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from iopool import FileSystem, LocalFileSystem
 from lsmstate.engine import StateStore
-from lsmstate.errors import EpochError, NotAStateError
+from lsmstate.errors import EpochError, NotAStateError, SnapshotExpired
 from lsmstate.hashing import hash_keys
 from lsmstate.join.history import history_of
 from lsmstate.join.home import Home, is_home
@@ -53,8 +53,12 @@ def _of_home(fs: FileSystem, path: str, side: int, key: object, epoch: int | Non
     with ExitStack() as stack:
         past: list[At] = []
         for each in epochs[-_EPOCHS_ASKED:]:
-            store = stack.enter_context(state_at(fs, path, each).partition(number))
-            past.append((each, stack.enter_context(store.snapshot())))
+            try:
+                store = stack.enter_context(state_at(fs, path, each).partition(number))
+                past.append((each, stack.enter_context(store.snapshot())))
+            except (EpochError, SnapshotExpired):
+                if each == newest.epoch:
+                    raise  # an older one was retired meanwhile: the others tell enough
         return explain(past, job.sides, job.kind, side, key)
 
 

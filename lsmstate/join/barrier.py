@@ -39,6 +39,7 @@ class Barrier:
     watermark: int | None
     seen: tuple[Seen, Seen] = ((0, None), (0, None))  # of each side, up to the parent
     idle: tuple[int, ...] = ()  # the sides that the watermark does not wait for
+    newest: tuple[int | None, int | None] = (None, None)  # times of each side, up to the parent
 
     def parent(self, partition: int) -> str | None:
         """The candidate that a partition starts from; None if it starts empty."""
@@ -77,7 +78,8 @@ def read_barrier(home: Home, epoch: int) -> Barrier | None:
         return None
     try:
         seen = tuple((last, other) for last, other in body["seen"])
-        told = {"parents": tuple(body["parents"]), "idle": tuple(body["idle"]), "seen": seen}
+        lists = {name: tuple(body[name]) for name in ("parents", "idle", "newest")}
+        told = {**lists, "seen": seen}
         barrier = Barrier(**{**body, **told})
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptionError(barrier_path(home, epoch), 0, "a barrier", type(error).__name__) from error
@@ -101,6 +103,8 @@ def _makes_sense(barrier: Barrier, epoch: int) -> bool:
     if len(told.seen) != 2 or not all(type(last) is int and type(ts) in (int, type(None)) for last, ts in told.seen):
         return False
     if any(side not in (0, 1) for side in told.idle):
+        return False
+    if len(told.newest) != 2 or any(type(ts) not in (int, type(None)) for ts in told.newest):
         return False
     if (told.epoch, told.line) != (epoch, LINE) or not 1 <= told.min_epoch <= epoch:
         return False
@@ -216,19 +220,19 @@ def _decide(home: Home, spec: JoinSpec, epoch: int, run: int) -> Barrier:
     parents = tuple(candidate.name for candidate in chosen)
     first = max(kept[0], before.min_epoch)  # what is retired stays so, though more be kept from now on
     marks = (before.watermark, paced.watermark)
-    return Barrier(epoch, first, LINE, run, now_ms, last, parents, *marks, paced.seen, paced.idle)
+    return Barrier(epoch, first, LINE, run, now_ms, last, parents, *marks, paced.seen, paced.idle, paced.newest)
 
 
-def moves_on(home: Home, partitions: int, pace: Pace) -> bool:
-    """Whether one more epoch would have a later watermark than the newest, which must be complete to say so."""
+def moves_on(home: Home, partitions: int, pace: Pace) -> bool | None:
+    """Whether one more epoch would have a later watermark than the newest; None while that one is not complete."""
     begun = epochs_begun(home)
     barrier = read_barrier(home, begun[-1]) if begun else None
     if barrier is None:
-        return False
+        return None
     try:
         chosen = complete(home, partitions, barrier.epoch)
     except EpochError:
-        return False
+        return None
     paced = step(pace, barrier.epoch, [candidate.meta for candidate in chosen], barrier.watermark, barrier.seen)
     return paced.watermark != barrier.watermark
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from lsmstate.keys import I64, U64
 
-_PAGE_BITS = 16  # ids of a page
+_PAGE_BITS = 12  # ids of a page
 _PAGE_BYTES = 1 << (_PAGE_BITS - 3)
 _NEAR = 1 << 16  # pages between the first and the last one, up to which they are counted without sorting
 

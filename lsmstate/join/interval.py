@@ -17,7 +17,7 @@ from lsmstate.join.marks import Marks
 from lsmstate.join.matching import Matching, times_of
 from lsmstate.join.pairs import meet
 from lsmstate.join.shape import Columns, Shape, marks_number
-from lsmstate.keys import TS_MIN, U64, saturate, shifted
+from lsmstate.keys import TS_MAX, TS_MIN, U64, saturate, shifted
 
 
 class IntervalMatching(Matching):
@@ -57,9 +57,11 @@ class IntervalMatching(Matching):
         for side, marks in enumerate(self._marks):
             if marks is not None and self.shape.kind.comes_alone(side):
                 reach = self.shape.kind.reach(side)[1]
-                first = TS_MIN if start == TS_MIN else saturate(start - reach)
-                for batch in self.store.view().scan(side, first, saturate(watermark - reach) + 1, only=marks.lacks):
-                    yield from self.alone(side, batch)
+                last = TS_MAX if watermark == TS_MAX else min(watermark - reach, TS_MAX)
+                if last >= TS_MIN:
+                    first = TS_MIN if start == TS_MIN else saturate(start - reach)
+                    for batch in self.store.view().scan(side, first, last + 1, only=marks.lacks):
+                        yield from self.alone(side, batch)
 
     def seal(self, epoch: int) -> None:
         watermark = self.store.watermark
@@ -67,6 +69,10 @@ class IntervalMatching(Matching):
             if marks is not None:
                 retention = self.shape.sides[side].retention_us or 0
                 marks.write(epoch, TS_MIN if watermark is None else watermark - retention + 1)
+
+    def is_marked(self, side: int, ids: U64) -> npt.NDArray[np.bool_]:
+        marks = self._marks[side]
+        return super().is_marked(side, ids) if marks is None else ~marks.lacks(ids)
 
     def _once(self, there: list[pa.Array], ids: U64, new: npt.NDArray[np.bool_]) -> Columns:
         """Left rows that have met somebody for the first time, each once."""

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lsmstate.errors import SchemaError
 from lsmstate.schema import Side
 
 LATE, AHEAD = "late", "ahead"
@@ -58,6 +59,16 @@ def _picked(batch: pa.RecordBatch, rows: npt.NDArray[np.bool_]) -> pa.RecordBatc
     if rows.all():
         return batch
     return batch.filter(pa.array(rows)) if rows.any() else batch.slice(0, 0)
+
+
+def check_names(sides: tuple[Side, Side]) -> None:
+    """Raises SchemaError if a side has columns that the side of its late rows needs for itself."""
+    for side in sides:
+        taken = sorted({REASON, WATERMARK, EPOCH} & {*side.schema.names})
+        if taken:
+            raise SchemaError(
+                f"side {side.name!r}: the names {', '.join(taken)} are lsmstate's own; rename the columns"
+            )
 
 
 def late_side(of: Side) -> Side:

@@ -95,6 +95,7 @@ class Marks:
             if count > _FOLD_AT:
                 before = _decoded(self._store.scan(self._number, end, end + 1))
                 ids, epochs = _folded([*before, (ids, epochs)])
+                self._pending[unit] = [ids]  # should the append below fail, the next attempt has all of them
                 self._store.remove(self._number, end, end + 1)
                 count = 1
             rows += [_encoded(unit, end, ids[at : at + _IDS_MAX], epochs[at : at + _IDS_MAX]) for at in _cuts(len(ids))]
@@ -112,6 +113,8 @@ class Marks:
                 for unit in batch.column("unit").to_pylist():
                     self._rows_of_unit[unit] = self._rows_of_unit.get(unit, 0) + 1
                 for ids, _ in _decoded([batch]):
+                    if int(ids[-1]) >= self._store.next_id or (ids[1:] <= ids[:-1]).any():
+                        raise CorruptionError("the marks of the state", 0, "ids of its rows, ascending", "others")
                     self._known.add(ids)
             for parts in self._pending.values():
                 for part in parts:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lsmstate.engine import StateStore
 from lsmstate.join.shape import Columns, Shape
-from lsmstate.keys import I64, TS_MIN
+from lsmstate.keys import I64, TS_MIN, U64
 from lsmstate.schema import Side
 
 
@@ -46,6 +46,10 @@ class Matching(ABC):
 
     def seal(self, epoch: int) -> None:  # noqa: B027  # those that wait have nothing to add
         """Puts into the state what this epoch has to remember besides its rows."""
+
+    def is_marked(self, side: int, ids: U64) -> npt.NDArray[np.bool_]:
+        """Which rows of a side have met somebody, as far as that is kept; also in this epoch."""
+        return np.zeros(len(ids), bool)
 
     def alone(self, side: int, batch: pa.RecordBatch, rows: npt.NDArray[np.bool_] | None = None) -> Iterator[Columns]:
         """Rows of a side that come without a partner."""

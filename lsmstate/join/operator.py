@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from itertools import chain
 
@@ -27,31 +27,21 @@ from lsmstate.engine import StateStore
 from lsmstate.engine.heavy import Heavy
 from lsmstate.engine.intake import Batch
 from lsmstate.engine.stats import Stats
-from lsmstate.errors import LsmStateError, SchemaError, StoreClosedError
+from lsmstate.errors import EpochError, LsmStateError, SchemaError, StoreClosedError
 from lsmstate.join.condition import Condition, check_condition
+from lsmstate.join.incoming import Counts, parts_of
 from lsmstate.join.kinds import Kind
 from lsmstate.join.late import AHEAD, LATE, as_kept, sort_out
 from lsmstate.join.matching import Matching
 from lsmstate.join.matchings import matching_of
 from lsmstate.join.shape import LATE_SIDES, Columns, shape_of
 from lsmstate.join.why import At, Why, explain
-from lsmstate.keys import saturate, time_us
+from lsmstate.keys import TS_MAX, TS_MIN, saturate, time_us
 from lsmstate.options import Options
 from lsmstate.schema import Side
 
 _LATES = ("count", "keep")
 _US = timedelta(microseconds=1)
-
-
-@dataclass
-class Counts:
-    """What an operator has seen, since the state was made. Pairs are (left, right)."""
-
-    rows_in: list[int] = field(default_factory=lambda: [0, 0])
-    late: list[int] = field(default_factory=lambda: [0, 0])  # not after the watermark
-    ahead: list[int] = field(default_factory=lambda: [0, 0])  # further after the watermark than max_jump
-    unkeyed: list[int] = field(default_factory=lambda: [0, 0])  # NULL in the key or the time
-    rows_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +77,14 @@ class JoinOperator:
         self.shape = shape_of(left, right, kind, condition, suffixes)
         self._keeps_late, self._max_jump, self._options = late == "keep", max_jump, options
         self._matching: Matching | None = None
+        self._forget()
+
+    def _forget(self) -> None:
         self._unfinished: Iterator[pa.RecordBatch] | None = None
         self._idle: set[int] = set()
         self._watermarks: list[int | None] = [None, None]
+        self._newest: list[int | None] = [None, None]
+        self._epoch = 1
         self.counts = Counts()
 
     @property
@@ -112,27 +107,47 @@ class JoinOperator:
             context.state_dir, self.shape.state_sides, self._options, pool=context.pool, memory=context.memory
         )
         try:
-            known = store.epochs()
-            if context.safe_epoch is not None and context.safe_epoch != (known[-1] if known else 0):
-                store.restore(context.safe_epoch)
-            told = store.meta.get("join")
-            if told is not None and told["kind"] != asdict(self.shape.kind):
-                was = Kind(**told["kind"])
-                raise SchemaError(f"{context.state_dir}: the state of another join: {was}, not {self.shape.kind}")
+            self._check_kind(context, store)
+            self._go_to(context, store)
+            self._check_kind(context, store)
         except BaseException:
             store.close()
             raise
+        self._forget()
+        told, known = store.meta.get("join"), store.epochs()
         if told is not None:
             self.counts = Counts(**{f.name: told["counts"][f.name] for f in fields(Counts)})
             self._watermarks, self._idle = list(told["watermarks"]), set(told["idle"])
+            self._newest = list(told["newest"])
+        self._epoch = known[-1] + 1 if known else 1
         self._matching = matching_of(self.shape, store)
+
+    def _check_kind(self, context: OperatorContext, store: StateStore) -> None:
+        told = store.meta.get("join")
+        if told is not None and told["kind"] != asdict(self.shape.kind):
+            was = Kind(**told["kind"])
+            raise SchemaError(f"{context.state_dir}: the state of another join: {was}, not {self.shape.kind}")
+
+    def _go_to(self, context: OperatorContext, store: StateStore) -> None:
+        """Goes to the safe epoch: back to it, or on to it where it was made durable and the commit did not come."""
+        known, safe = store.epochs(), context.safe_epoch
+        last = known[-1] if known else 0
+        if safe is None or safe == last:
+            return
+        if safe == 0:
+            raise EpochError(
+                f"{context.state_dir}: holds epoch {last}; to start anew give the operator another directory"
+            )
+        if safe > last:
+            store.commit(safe)
+        else:
+            store.restore(safe)
 
     def process_batch(self, side: int, batch: Batch) -> Iterator[pa.RecordBatch]:
         """Takes rows of a side (0 left, 1 right); gives the results that are certain already."""
         matching = self._ready()
-        if side not in (0, 1):
-            raise ValueError(f"side must be 0 (left) or 1 (right), not {side!r}")
-        return self._begun(self._processed(matching, side, self._parts(side, batch)))
+        _check_side(side)
+        return self._begun(self._processed(matching, side, parts_of(self.shape.sides[side], batch)))
 
     def process_watermark(self, watermark: int, side: int | None = None) -> Iterator[pa.RecordBatch]:
         """No more rows up to this time (us) will come, of one side or of both; gives what is decided by it.
@@ -141,6 +156,10 @@ class JoinOperator:
         """
         matching = self._ready()
         watermark = time_us(watermark, "a watermark")
+        if not TS_MIN <= watermark <= TS_MAX:
+            raise ValueError(f"a watermark is a time in microseconds, not {watermark!r}")
+        if side is not None:
+            _check_side(side)
         for number in (0, 1) if side is None else (side,):
             before = self._watermarks[number]
             self._watermarks[number] = watermark if before is None else max(before, watermark)
@@ -150,6 +169,7 @@ class JoinOperator:
     def process_idle(self, side: int) -> Iterator[pa.RecordBatch]:
         """A side has nothing to say: the other alone moves the watermark, until a watermark of this side comes."""
         matching = self._ready()
+        _check_side(side)
         self._idle.add(side)
         return self._begun(self._advanced(matching))
 
@@ -157,17 +177,24 @@ class JoinOperator:
         """Makes all that came before the barrier durable, as a candidate of its epoch; then `commit` or `abort` it."""
         matching = self._ready()
         matching.seal(barrier.epoch)
-        told = {"watermarks": self._watermarks, "idle": sorted(self._idle), "counts": asdict(self.counts)}
-        matching.store.prepare(barrier.epoch, meta={"join": {"kind": asdict(self.shape.kind), **told}})
+        told = {
+            "kind": asdict(self.shape.kind),
+            "watermarks": self._watermarks,
+            "idle": sorted(self._idle),
+            "newest": self._newest,
+            "counts": asdict(self.counts),
+        }
+        matching.store.prepare(barrier.epoch, meta={"join": told})
+        self._epoch = barrier.epoch + 1
         return True
 
     def commit(self, epoch: int) -> None:
         """All operators have made the epoch durable: it counts."""
-        self._ready().store.commit(epoch)
+        self.store.commit(epoch)
 
     def abort(self, epoch: int) -> None:
         """Another operator could not: its rows go into the next epoch."""
-        self._ready().store.abort(epoch)
+        self.store.abort(epoch)
 
     def why(self, side: int, key: object, epoch: int | None = None) -> Why:
         """What became of the rows of a side (0 left, 1 right) with a key: now, or as of an epoch."""
@@ -179,7 +206,8 @@ class JoinOperator:
                 past.append((None, stack.enter_context(store.snapshot())))
             elif not known or known[-1] != epoch:
                 stack.enter_context(store.at_epoch(epoch))  # says which epochs there are
-            return explain(past, self.shape.sides, self.shape.kind, side, key)
+            marked = None if epoch is not None or self._matching is None else self._matching.is_marked
+            return explain(past, self.shape.sides, self.shape.kind, side, key, marked)
 
     def stats(self) -> JoinStats:
         """The numbers of this moment. Looks at the hashes of all rows, for the heaviest keys: not for every batch."""
@@ -214,38 +242,24 @@ class JoinOperator:
         yield from results
         self._unfinished = None
 
-    def _parts(self, side: int, batch: Batch) -> list[pa.RecordBatch]:
-        """Checked before anything is changed."""
-        kind = self.shape.sides[side]
-        if not isinstance(batch, pa.RecordBatch | pa.Table):
-            raise SchemaError(f"a pyarrow RecordBatch or Table is needed, not {type(batch).__name__}")
-        if set(batch.schema.names) != set(kind.schema.names):
-            wanted, given = ", ".join(kind.schema.names), ", ".join(batch.schema.names)
-            raise SchemaError(f"side {kind.name!r} has the columns {wanted}; the batch has {given}")
-        picked = batch.select(kind.schema.names)
-        for told, wanted_field in zip(picked.schema, kind.schema, strict=True):
-            if told.type != wanted_field.type:
-                raise SchemaError(
-                    f"side {kind.name!r}: column {told.name!r} is {told.type} instead of {wanted_field.type}; cast it"
-                )
-        parts = [picked] if isinstance(picked, pa.RecordBatch) else picked.combine_chunks().to_batches()
-        return [pa.RecordBatch.from_arrays(part.columns, schema=kind.schema) for part in parts if part.num_rows]
-
     def _processed(self, matching: Matching, side: int, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store, watermark = matching.store, matching.store.watermark
-        horizon = None
-        if self._max_jump is not None and watermark is not None:
-            horizon = saturate(watermark + self._max_jump // _US)
+        before, horizon = watermark if self._newest[side] is None else self._newest[side], None
+        if self._max_jump is not None and before is not None:
+            horizon = saturate(before + self._max_jump // _US)
+        judged = before if watermark is None else watermark
         for part in parts:
             rows = sort_out(part, self.shape.sides[side], watermark, horizon)
+            if rows.max_ts is not None:
+                self._newest[side] = max(rows.max_ts, self._newest[side] or rows.max_ts)
             self.counts.rows_in[side] += part.num_rows
             self.counts.late[side] += rows.late.num_rows
             self.counts.ahead[side] += rows.ahead.num_rows
             self.counts.unkeyed[side] += rows.unkeyed.num_rows
             for reason, aside in ((LATE, rows.late), (AHEAD, rows.ahead)):
-                if self._keeps_late and aside.num_rows and watermark is not None:
-                    number, epoch = LATE_SIDES[side], store.stats().epoch + 1
-                    store.append(number, as_kept(store.sides[number], aside, reason, watermark, epoch))
+                if self._keeps_late and aside.num_rows and judged is not None:
+                    number = LATE_SIDES[side]
+                    store.append(number, as_kept(store.sides[number], aside, reason, judged, self._epoch))
             if rows.living.num_rows:
                 yield from map(self._out, matching.process(side, rows.living))
             if rows.unkeyed.num_rows and self.shape.kind.comes_alone(side):
@@ -261,3 +275,8 @@ class JoinOperator:
         rows = self.shape.result(columns)
         self.counts.rows_out += rows.num_rows
         return rows
+
+
+def _check_side(side: object) -> None:
+    if not isinstance(side, int) or isinstance(side, bool) or side not in (0, 1):
+        raise ValueError(f"side must be 0 (left) or 1 (right), not {side!r}")

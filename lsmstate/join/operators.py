@@ -2,7 +2,8 @@
 
 All take `condition` (what a pair must fulfil besides: a pyarrow.compute.Expression over the columns of the pair, or a
 function from a RecordBatch of pairs to booleans), `suffixes` for names that clash, `late` ("count", or "keep" to find
-late rows in the state), `max_jump` (rows further after the watermark are set aside) and `options` of the state.
+late rows in the state), `max_jump` (rows further after the newest one of their side are set aside) and `options` of the
+state.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lsmstate.keys import saturate
+
 Seen = tuple[int, int | None]  # the last epoch with rows of a side, or 0; and the newest time of the other side then
 
 
@@ -25,11 +27,13 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What follows from an epoch: the watermark of the next, what is known of both sides, and which are idle."""
+    """What follows from an epoch: the watermark of the next, what is known of both sides, which of them are idle, and
+    their newest times."""
 
     watermark: int | None
     seen: tuple[Seen, Seen]
     idle: tuple[int, ...]
+    newest: tuple[int | None, int | None]
 
 
 def step(
@@ -40,10 +44,13 @@ def step(
         max((meta["max_ts"][side] for meta in metas if meta["max_ts"][side] is not None), default=None)
         for side in (0, 1)
     ]
+    came = [any(meta.get("rows", (0, 0))[side] for meta in metas) for side in (0, 1)]
     now = []
     for side in (0, 1):
         last, other = seen[side]
-        if any(meta.get("rows", (0, 0))[side] for meta in metas):
+        if not any(came):  # an epoch without any rows, as the ticker asks for, makes nobody idle
+            last += 1
+        if came[side]:
             last, other = epoch, newest[1 - side]
         elif other is None:
             other = newest[1 - side]
@@ -55,7 +62,7 @@ def step(
     watermark = before
     if known and len(known) == len(marks):
         watermark = min(known) if before is None else max(before, min(known))
-    return Step(watermark, (now[0], now[1]), idle)
+    return Step(watermark, (now[0], now[1]), idle, (newest[0], newest[1]))
 
 
 def _is_idle(pace: Pace, epoch: int, seen: Seen, other: int | None) -> bool:
@@ -68,4 +75,4 @@ def _is_idle(pace: Pace, epoch: int, seen: Seen, other: int | None) -> bool:
 
 def _mark(newest: int | None, delay: int) -> int | None:
     """In whole milliseconds, as Spark counts."""
-    return None if newest is None else (newest // 1000 - delay // 1000) * 1000
+    return None if newest is None else saturate((newest // 1000 - delay // 1000) * 1000)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lsmstate.errors import SchemaError
 from lsmstate.join.condition import Condition
 from lsmstate.join.kinds import Kind
-from lsmstate.join.late import late_side
+from lsmstate.join.late import check_names, late_side
 from lsmstate.join.marks import marks_side
 from lsmstate.schema import Side
 
@@ -91,6 +91,7 @@ def shape_of(
 ) -> Shape:
     """The shape of a join of two sides, kept as long as the kind needs. Raises SchemaError if they cannot meet."""
     check_they_meet((left, right))
+    check_names((left, right))
     sides = tuple(
         replace(side, retention=kind.retention(number), bucket=None) for number, side in enumerate((left, right))
     )

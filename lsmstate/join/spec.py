@@ -37,7 +37,7 @@ class JoinSpec:
     """A join of two streams by key and time.
 
     pace: how the watermark follows the rows. retain: how many epochs can be opened. keeps_late: whether late rows are
-    kept. max_jump_us: rows further after the watermark are set aside. These and the condition may change from run to
+    kept. max_jump_us: rows further after the newest are set aside. These and the condition may change from run to
     run; all else is bound to the state.
     """
 
@@ -51,11 +51,12 @@ class JoinSpec:
     condition: Condition | None = None
     keeps_late: bool = False
     max_jump_us: int | None = None
+    suffixes: tuple[str, str] = ("", "_right")
 
     @cached_property
     def shape(self) -> Shape:
         """The join without its place."""
-        return Shape(self.sides, self.kind, self.condition)
+        return Shape(self.sides, self.kind, self.condition, self.suffixes)
 
     @property
     def waits(self) -> bool:

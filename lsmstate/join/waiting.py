@@ -76,37 +76,44 @@ class _Best:
         self._schema = schema
         self._latest = np.full(rows, TS_MIN)
         self._who: list[I64] = []
+        self._ts: list[I64] = []
         self._there: list[pa.RecordBatch] = []
 
     def add(self, pairs: Met, ts: I64) -> None:
         """Takes in partners; keeps those that none known is later than."""
         np.maximum.at(self._latest, pairs.who, ts)
         good = np.flatnonzero(ts == self._latest[pairs.who])
-        rows = pa.RecordBatch.from_arrays([column.take(pa.array(good)) for column in pairs.there], schema=self._schema)
+        columns = [column.take(pa.array(good)) for column in pairs.there]
         self._who.append(pairs.who[good])
-        self._there.append(rows.append_column("__ts", pa.array(ts[good])))
+        self._ts.append(ts[good])
+        self._there.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
     def chosen(self) -> tuple[I64, pa.RecordBatch]:
         """The rows that have a partner, and their partners."""
         if not self._who:
             return np.empty(0, np.int64), pa.RecordBatch.from_pylist([], schema=self._schema)
         who, there = np.concatenate(self._who), pa.concat_batches(self._there)
-        latest = there.column("__ts").to_numpy() == self._latest[who]
+        latest = np.concatenate(self._ts) == self._latest[who]
         if not latest.all():
             who, there = who[latest], there.filter(pa.array(latest))
-        there = there.drop_columns(["__ts"])
-        count = np.bincount(who)
-        tied = count[who] > 1
+        tied = np.bincount(who)[who] > 1
         if not tied.any():
             return who, there
         place = np.flatnonzero(tied)
-        columns = [pa.array(who[place]), *(column.take(pa.array(place)) for column in there.columns)]
-        names = [f"c{number}" for number in range(len(columns))]
-        order = pc.sort_indices(
-            pa.RecordBatch.from_arrays(columns, names=names),
-            sort_keys=[(name, "ascending") for name in names],
-        ).to_numpy()
-        ranked = place[order]
+        ranked = place[_ranked(who[place], there.take(pa.array(place)))]
         last = ranked[np.flatnonzero(np.diff(who[ranked], append=-1))]
         picked = np.sort(np.concatenate([np.flatnonzero(~tied), last]))
         return who[picked], there.take(pa.array(picked))
+
+
+def _ranked(who: I64, rows: pa.RecordBatch) -> I64:
+    """The order by `who`, then by all columns."""
+    columns = [pa.array(who), *rows.columns]
+    names = [f"c{number}" for number in range(len(columns))]
+    table = pa.RecordBatch.from_arrays(columns, names=names)
+    try:
+        order: I64 = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names]).to_numpy()
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # types that Arrow cannot sort; ties are few
+        told = [repr(row) for row in rows.to_pylist()]
+        order = np.array(sorted(range(len(who)), key=lambda row: (who[row], told[row])))
+    return order

@@ -6,12 +6,13 @@ found in the older epochs that are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lsmstate.engine import View
@@ -20,7 +21,7 @@ from lsmstate.join.kinds import INTERVAL, Kind
 from lsmstate.join.late import EPOCH, LATE, REASON, WATERMARK
 from lsmstate.join.marks import marked_since
 from lsmstate.join.shape import LATE_SIDES, marks_number
-from lsmstate.keys import saturate
+from lsmstate.keys import U64, saturate
 from lsmstate.schema import PROBE_INDEX, ROW_ID, Side
 
 _NAMES = ("left", "right")
@@ -32,8 +33,8 @@ class Fate:
     """What became of one row.
 
     status: alive, matched, late, ahead or expired. epoch: since when it is matched; in which it expired or came too
-    late. watermark_us: by which it expired or was late. partners: rows of the other side in the state that it meets.
-    text: all that in words.
+    late. watermark_us: by which it expired or was late. partners: rows of the other side in the state with its key and
+    near times. text: all that in words.
     """
 
     ts_us: int | None
@@ -59,14 +60,24 @@ class Why:
 At = tuple[int | None, View]  # an epoch, None for what is not committed yet, and its rows
 
 
-def explain(past: Sequence[At], sides: tuple[Side, Side], kind: Kind, side: int, key: object) -> Why:
-    """What became of the rows with a key. `past` is of one state, oldest first: what is asked about is the last."""
+def explain(
+    past: Sequence[At],
+    sides: tuple[Side, Side],
+    kind: Kind,
+    side: int,
+    key: object,
+    marked: Callable[[int, U64], npt.NDArray[np.bool_]] | None = None,
+) -> Why:
+    """What became of the rows with a key. `past` is of one state, oldest first: what is asked about is the last.
+
+    `marked` knows of rows that have met somebody since the last epoch.
+    """
     if side not in (0, 1):
         raise ValueError(f"side must be 0 (left) or 1 (right), not {side!r}")
     values = tuple(key) if isinstance(key, tuple | list) else (key,)
     asking = _asking(sides[1 - side], values)
     epoch, now = past[-1]
-    fates = list(_alive(now, sides, kind, side, asking))
+    fates = list(_alive(now, sides, kind, side, asking, marked))
     known = _ids(now, side, asking)
     later = past[-1]
     for each in reversed(past[:-1]):
@@ -125,16 +136,27 @@ def _partners(view: View, sides: tuple[Side, Side], kind: Kind, side: int, batch
     return told
 
 
-def _alive(view: View, sides: tuple[Side, Side], kind: Kind, side: int, asking: pa.RecordBatch) -> Iterator[Fate]:
+def _alive(
+    view: View,
+    sides: tuple[Side, Side],
+    kind: Kind,
+    side: int,
+    asking: pa.RecordBatch,
+    marked: Callable[[int, U64], npt.NDArray[np.bool_]] | None,
+) -> Iterator[Fate]:
     reach = kind.reach(side)[1]
     for batch in _rows(view, side, side, asking):
+        ids = batch.column(ROW_ID).to_numpy()
+        known = np.zeros(len(ids), bool) if marked is None else marked(side, ids)
         told = zip(
             _times(batch, sides[side]),
             _since(view, kind, side, batch),
             _partners(view, sides, kind, side, batch),
+            known.tolist(),
             strict=True,
         )
-        for ts, since, partners in told:
+        for ts, since, partners, new in told:
+            has_met = bool(since) or new
             start, until = f"The {_NAMES[side]} row of {_time(ts)}", saturate(ts + max(reach, 0))
             decided = view.watermark is not None and saturate(ts + reach) <= view.watermark
             if kind.match != INTERVAL:
@@ -142,17 +164,17 @@ def _alive(view: View, sides: tuple[Side, Side], kind: Kind, side: int, asking: 
                 text = f"{start} waits: it comes out once the watermark reaches {_time(ts)}; there is {met}."
                 yield Fate(ts, "alive", None, None, partners, text)
                 continue
-            where = f"{_count(partners)} that it meets {'is' if partners == 1 else 'are'} in the state now"
-            if since or partners:
+            where = f"{_count(partners)} of its key and near times {'is' if partners == 1 else 'are'} in the state now"
+            if has_met or (partners and marks_number(kind, side) is None):
                 when = f" since epoch {since}" if since else ""
                 text = f"{start} is matched{when}; {where}. It is kept until the watermark reaches {_time(until)}."
                 yield Fate(ts, "matched", since or None, None, partners, text)
             elif decided:
                 text = f"{start} has met nobody, and the watermark says that nobody can come any more."
-                yield Fate(ts, "alive", None, None, 0, text)
+                yield Fate(ts, "alive", None, None, partners, text)
             else:
                 text = f"{start} is alive and has met nobody yet. It waits until the watermark reaches {_time(until)}."
-                yield Fate(ts, "alive", None, None, 0, text)
+                yield Fate(ts, "alive", None, None, partners, text)
 
 
 def _expired(

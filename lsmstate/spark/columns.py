@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from lsmstate.errors import SchemaError
+from lsmstate.join.kinds import Kind
 from lsmstate.join.shape import output_columns as output_names
 from lsmstate.schema import Side
 from lsmstate.spark.spans import Span, span_us
@@ -36,6 +37,7 @@ _FLAT = {
 }
 DELAY = "spark.watermarkDelayMs"  # in the metadata of a column that has a watermark
 JOINED = "lsmstate.join"  # in the metadata of our results
+WATERMARKED = "lsmstate.watermarked"  # there too, if Spark knows a watermark somewhere before
 
 
 def join_keys(on: On) -> list[tuple[str, str]]:
@@ -95,17 +97,20 @@ def watermark_delays(inputs: Inputs, time: tuple[str, str], watermark: tuple[Spa
 
 
 def output_columns(
-    inputs: Inputs, keys: list[tuple[str, str]], suffixes: tuple[str, str], pairs: bool
+    inputs: Inputs, keys: list[tuple[str, str]], suffixes: tuple[str, str], kind: Kind
 ) -> tuple[T.StructType, tuple[int, ...]]:
-    """The columns of the result, and where they come from: left ones, then right ones; only left ones unless `pairs`.
+    """The columns of the result, and where they come from: left ones, then right ones; only left ones if no pairs do.
 
     A key of the same name on both sides comes once; other names that clash get the suffixes.
     """
     left, right = (frame.schema.fields for frame in inputs)
-    once = {one for one, other in keys if one == other} if pairs else set()
-    others = [f.name for f in right] if pairs else []
+    once = {one for one, other in keys if one == other} if kind.pairs else set()
+    others = [f.name for f in right] if kind.pairs else []
     columns = output_names([f.name for f in left], others, once, suffixes)
     kinds = [f.dataType for f in [*left, *right]]
+    if kind.comes_alone(1):  # a key that comes once has to hold those of the right side too
+        of_right = {f.name: f.dataType for f in right}
+        kinds[: len(left)] = [_wider(f.dataType, of_right[f.name]) if f.name in once else f.dataType for f in left]
     fields, picks = [T.StructField(name, kinds[place], True) for name, place in columns], [n for _, n in columns]
     names = [field.name.lower() for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -115,6 +120,13 @@ def output_columns(
     if taken:
         raise SchemaError(f"names that begin with '__' are lsmstate's own: rename {', '.join(taken)}")
     return T.StructType(fields), tuple(picks)
+
+
+def _wider(one: T.DataType, other: T.DataType) -> T.DataType:
+    """Of two whole numbers the wider one; of others, which are equal, the first."""
+    if isinstance(one, _INTEGRAL) and isinstance(other, _INTEGRAL):
+        return max(one, other, key=lambda kind: _INTEGRAL.index(type(kind)))
+    return one
 
 
 def arrow_schema(columns: T.StructType) -> pa.Schema:

@@ -37,7 +37,7 @@ class EpochProgress:
     rows_in: tuple[int, int]
     rows_out: int
     late: tuple[int, int]
-    ahead: tuple[int, int]  # further after the watermark than max_jump
+    ahead: tuple[int, int]  # further after those before than max_jump
     unkeyed: tuple[int, int]
     state_rows: tuple[int, int]
     state_bytes: int

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from iopool import LocalFileSystem
 from lsmstate.join.condition import Condition, check_condition
 from lsmstate.join.home import Home
+from lsmstate.join.late import check_names
 from lsmstate.join.partition import PARTITIONS_MAX
 from lsmstate.join.shape import check_they_meet
 from lsmstate.join.spec import SIDES, JoinSpec
@@ -25,6 +26,7 @@ from lsmstate.schema import Side
 from lsmstate.spark.columns import (
     DELAY,
     JOINED,
+    WATERMARKED,
     Inputs,
     On,
     arrow_schema,
@@ -78,7 +80,7 @@ def stream_join(
     must fulfil besides, a pyarrow.compute.Expression or a function from a RecordBatch of pairs to booleans.
     suffixes: for columns whose names clash. late: "count" late rows, or "keep" them in the state. idle: after how many
     batches without rows, or how much event time of the other side, the watermark no longer waits for a side.
-    max_jump: rows further after the watermark are set aside. retain: how many epochs of the state can be read.
+    max_jump: rows further after the newest one before are set aside. retain: how many epochs of the state can be read.
     state: a directory that driver and executors share. partitions: of the state, and so tasks of the join. job: a name
     for people, unless told that of the directory.
     """
@@ -105,11 +107,13 @@ def stream_join(
     )
     check_they_meet(sides)
     pace = pace_of(watermark_delays(inputs, (time[0], time[1]), watermark), idle)
-    output, picks = output_columns(inputs, keys, (suffixes[0], suffixes[1]), kind.pairs)
+    output, picks = output_columns(inputs, keys, (suffixes[0], suffixes[1]), kind)
     path = _path(state)
     jump = None if max_jump is None else positive_us(max_jump, "max_jump")
     name = job or os.path.basename(path)
-    spec = JoinSpec(name, path, partitions, kind, sides, pace, retain, condition, late == "keep", jump)
+    ends = (suffixes[0], suffixes[1])
+    spec = JoinSpec(name, path, partitions, kind, sides, pace, retain, condition, late == "keep", jump, ends)
+    check_names(sides)
     wiring = wire(sides[0].schema, sides[1].schema, picks, arrow_schema(output))
     Home(LocalFileSystem(), path).bind(spec)
     times = {output.names[picks.index(place)] for place in _time_places(sides) if place in picks}
@@ -138,10 +142,15 @@ def _planned(inputs: Inputs, spec: JoinSpec, wiring: Wiring, output: T.StructTyp
         make_task(spec, wiring), T.StructType([*output.fields, T.StructField(ACK, T.StringType())])
     )
     metadata: dict[str, dict[str, object]] = {field.name: {JOINED: spec.job} for field in output.fields}
-    if spec.waits and not any(DELAY in field.metadata for frame in inputs for field in frame.schema.fields):
+    known = {name for frame in inputs for field in frame.schema.fields for name in field.metadata}
+    is_clocked = spec.waits and not known & {DELAY, WATERMARKED}
+    if is_clocked:
         joined = _clocked(joined)
-        for name in times:
-            metadata[name][DELAY] = 0
+    for name, told in metadata.items():
+        if is_clocked and name in times:
+            told[DELAY] = 0
+        if is_clocked or known & {DELAY, WATERMARKED}:
+            told[WATERMARKED] = True
     joined = joined.observe(f"{ACKS}{mark}", F.collect_list(ACK).alias("acks"))
     joined = joined.filter(F.col(ACK).isNull()).drop(ACK)
     return joined.select([F.col(_quoted(f.name)).alias(f.name, metadata=metadata[f.name]) for f in output.fields])

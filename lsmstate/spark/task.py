@@ -24,7 +24,7 @@ from lsmstate.join.home import Home
 from lsmstate.join.late import AHEAD, LATE, Sorted, as_kept, sort_out
 from lsmstate.join.matchings import matching_of
 from lsmstate.join.shape import LATE_SIDES, Columns
-from lsmstate.join.spec import JoinSpec
+from lsmstate.join.spec import SIDES, JoinSpec
 from lsmstate.keys import saturate
 from lsmstate.options import Options
 from lsmstate.spark.place import Place
@@ -139,16 +139,18 @@ def _results(
     """All that comes out in this epoch. Afterwards the state holds all that the epoch has to remember."""
     matching = matching_of(spec.shape, store)
     late = barrier.late_watermark
-    horizon = None if late is None or spec.max_jump_us is None else saturate(late + spec.max_jump_us)
     for chunk in _chunks(_timed(batches, tally)):
         place.check_rows(spec, chunk)
         for side, batch in _by_side(spec, wiring, chunk):
+            before = barrier.watermark if barrier.newest[side] is None else barrier.newest[side]
+            horizon = None if before is None or spec.max_jump_us is None else saturate(before + spec.max_jump_us)
             rows = sort_out(batch, spec.sides[side], late, horizon)
             tally.take(side, rows, batch.num_rows)
             for reason, aside in ((LATE, rows.late), (AHEAD, rows.ahead)):
-                if spec.keeps_late and late is not None and aside.num_rows:
+                judged = before if late is None else late
+                if spec.keeps_late and judged is not None and aside.num_rows:
                     kept = LATE_SIDES[side]
-                    store.append(kept, as_kept(store.sides[kept], aside, reason, late, place.epoch))
+                    store.append(kept, as_kept(store.sides[kept], aside, reason, judged, place.epoch))
             if rows.living.num_rows:
                 yield from matching.process(side, rows.living)
             if rows.unkeyed.num_rows and spec.kind.comes_alone(side):
@@ -197,8 +199,15 @@ def _finish(
         "clock": None if barrier.watermark is None else saturate(barrier.watermark - spec.kind.longest_wait_us),
         "idle": barrier.idle,
         "runs": [side.runs for side in stats.sides[:2]],
-        "trouble": stats.collection_error or stats.compaction.last_error,
+        "trouble": stats.collection_error or stats.compaction.last_error or _all_ahead(tally),
     }
+
+
+def _all_ahead(tally: Tally) -> str | None:
+    for name, rows, ahead in zip(SIDES, tally.rows_in, tally.ahead, strict=True):
+        if rows and rows == ahead:
+            return f"all {rows} rows of {name} lie further than max_jump after those before: a wrong clock, or a gap?"
+    return None
 
 
 def _chunks(batches: Batches) -> Iterator[pa.Table]:

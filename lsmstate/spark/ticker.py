@@ -83,8 +83,10 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         home = Home(fs, self._path)
         self._check_progress_is_not_asynchronous(home)
         if self._pace is not None and self._newest not in (None, self._considered):
-            self._considered = self._newest or 0
-            if moves_on(home, job_of(home).partitions, self._pace):
+            moves = moves_on(home, job_of(home).partitions, self._pace)
+            if moves is not None:
+                self._considered = self._newest or 0
+            if moves:
                 tick(self._path)
                 last = last_tick(fs, self._path)
         return {"tick": last}

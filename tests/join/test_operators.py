@@ -139,6 +139,17 @@ def test_each_row_alone_comes_out_once_across_restart_compaction_and_rollback(st
     assert taken(join.process_watermark(1000)) == []
 
 
+def test_probe_asks_filters_and_does_not_read_the_whole_other_side(started: Started) -> None:
+    join = started()
+    for number in range(4):
+        feed(join, 0, *((key, number, key, "a") for key in range(number * 1000, (number + 1) * 1000)))
+        checkpoint(join, number + 1)
+    assert len(feed(join, 1, (1500, 3, 1, "r"))) == 1
+    probes = join.store.stats().probes
+    assert (probes.found, probes.asked) == (1, 4)  # of four runs, three said no
+    assert 1 <= probes.passed < 4
+
+
 def test_restored_rows_are_not_there_twice(started: Started) -> None:
     join = started()
     feed(join, 0, (1, 10, 1, "a"))
@@ -338,3 +349,100 @@ def test_barrier_with_nonsense_is_refused() -> None:
     for told in ({"epoch": 0}, {"epoch": True}, {"epoch": 2, "min_epoch": 3}):
         with pytest.raises(ValueError, match="CheckpointBarrier"):
             CheckpointBarrier(**told)
+
+
+# ---- what was found by reading
+
+
+def test_epoch_that_was_durable_and_not_committed_is_gone_on_to(started: Started) -> None:
+    join = started()
+    feed(join, 0, (1, 10, 1, "a"))
+    taken(join.process_watermark(3))
+    join.handle_checkpoint(CheckpointBarrier(1))
+    join.on_close()  # before the commit came
+    join = started(safe_epoch=1)
+    assert (join.counts.rows_in, join.store.watermark) == ([1, 0], 3)
+    assert len(feed(join, 1, (1, 10, 2, "b"))) == 1
+    join.on_close()
+    with pytest.raises(EpochError, match="to start anew give the operator another directory"):
+        started(safe_epoch=0)
+
+
+def test_operator_that_is_started_again_has_forgotten_all(started: Started, tmp_path: Path) -> None:
+    join = started()
+    feed(join, 0, (1, 10, 1, "a"))
+    taken(join.process_watermark(5))
+    join.process_batch(1, batch_of(1, ((1, 10, 2, "b"),)))  # never taken
+    join.on_close()
+    join.on_start(OperatorContext(tmp_path / "other"))
+    assert (join.counts.rows_in, join.store.watermark) == ([0, 0], None)
+    taken(join.process_watermark(2))
+    assert join.store.watermark == 2
+
+
+def test_marks_survive_a_fold_that_fails_and_is_tried_again(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lsmstate.join.marks._FOLD_AT", 2)
+    join = started()
+    for epoch in range(1, 6):
+        feed(join, 0, (epoch, 10, epoch, "a"))
+        assert len(feed(join, 1, (epoch, 10, epoch, "b"))) == 1
+        append = join.store.append
+        if epoch == 3:
+
+            def failing(side: int, batch: Any) -> int:
+                raise OSError(28, "no space left")
+
+            monkeypatch.setattr(join.store, "append", failing)
+            with pytest.raises(OSError, match="no space"):
+                join.handle_checkpoint(CheckpointBarrier(epoch))
+            monkeypatch.setattr(join.store, "append", append)
+        checkpoint(join, epoch)
+    join.on_close()
+    join = started()
+    assert taken(join.process_watermark(1000)) == []
+
+
+def test_watermarks_and_sides_are_checked_before_anything_changes(started: Started) -> None:
+    join = started()
+    with pytest.raises(ValueError, match="a watermark is a time"):
+        join.process_watermark(1 << 63)
+    for side in (5, -1, True):
+        with pytest.raises(ValueError, match="side must be 0"):
+            join.process_watermark(5, side=side)
+        with pytest.raises(ValueError, match="side must be 0"):
+            join.process_idle(side)
+    taken(join.process_watermark(5))
+    assert join.store.watermark == 5
+
+
+def test_rows_at_the_ends_of_time_come_out_once(started: Started) -> None:
+    least, most = -(1 << 63), (1 << 63) - 1
+    join = started(interval(lower=us(-10), upper=us(10)))
+    feed(join, 0, (1, least, 1, "first"), (1, most, 2, "last"))
+    assert taken(join.process_watermark(least + 9)) == []
+    assert [row[3] for row in taken(join.process_watermark(least + 10))] == ["first"]
+    assert taken(join.process_watermark(least + 11)) == []
+    assert [row[3] for row in taken(join.process_watermark(most))] == ["last"]
+
+
+def test_null_in_a_column_without_nulls_is_refused_before_a_pair_comes_out(tmp_path: Path) -> None:
+    schema = pa.schema([("k", pa.int64()), ("ts", pa.int64()), pa.field("b", pa.int64(), nullable=False)])
+    join = InstantJoin(LEFT_SIDE, Side("right", schema, ["k"], "ts"))
+    join.on_start(OperatorContext(tmp_path))
+    with pytest.raises(SchemaError, match="column 'b' holds 1 NULLs and may hold none"):
+        join.process_batch(1, pa.table({"k": [1], "ts": [1], "b": pa.array([None], pa.int64())}))
+    join.on_close()
+
+
+def test_names_of_our_own_columns_are_refused() -> None:
+    schema = pa.schema([("k", pa.int64()), ("ts", pa.int64()), ("__epoch", pa.int64())])
+    with pytest.raises(SchemaError, match="__epoch are lsmstate's own"):
+        InstantJoin(LEFT_SIDE, Side("right", schema, ["k"], "ts"))
+
+
+def test_why_knows_of_rows_matched_since_the_last_epoch_and_of_the_condition(started: Started) -> None:
+    join = started(interval(condition=pc.field("b") > 5))
+    feed(join, 0, (1, 10, 1, "a"), (2, 10, 1, "a"))
+    feed(join, 1, (1, 10, 9, "yes"), (2, 10, 1, "no"))
+    assert [fate.status for fate in join.why(0, 1).rows] == ["matched"]
+    assert [fate.status for fate in join.why(0, 2).rows] == ["alive"]

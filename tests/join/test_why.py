@@ -57,7 +57,12 @@ def checkpoint(join: JoinOperator, epoch: int) -> None:
 @pytest.mark.parametrize(
     ("key", "status", "epoch", "words"),
     [
-        (1, "matched", 3, "is matched since epoch 3; 1 row that it meets is in the state now. It is kept until the"),
+        (
+            1,
+            "matched",
+            3,
+            "is matched since epoch 3; 1 row of its key and near times is in the state now. It is kept",
+        ),
         (
             2,
             "alive",

@@ -15,7 +15,7 @@ from tests.support.workloads import random_workload
 
 pytestmark = pytest.mark.spark
 HOWS = ("inner", "left", "inner", "right", "full", "left_semi")
-CASES = 400 if os.environ.get("LSMSTATE_TEST_SIZE") == "full" else 24
+CASES = 400 if os.environ.get("LSMSTATE_TEST_SIZE") == "full" else 20
 FOUND: list[tuple[int, str]] = []  # seeds that once failed, and the type of join
 
 

@@ -154,3 +154,60 @@ def test_idle_side_holds_nothing_up_and_late_rows_are_kept(spark: SparkSession, 
     assert sum(got.values()) == sum(len(file) for file in work.files[0][:-1])
     late = read_state(tmp_path / "state", side="left_late").to_pylist()
     assert [(row["lv"], row["__reason"]) for row in late] == [("late", "late")]
+
+
+def test_keys_of_different_widths_with_suffixes_and_a_condition_of_their_names(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ddl = {"left": "id int, ts timestamp, v bigint, v_right bigint", "right": "id bigint, ts timestamp, v bigint"}
+    rows = {"left": "(1, 5, 1), (2, 5, 1)", "right": "(1, 9), (2, 0), (3000000000, 1)"}
+    ts = f"timestamp_seconds({START_S})"
+    for side, more in (("left", ", c as v_right"), ("right", "")):
+        names = "(a, b, c)" if more else "(a, b)"
+        frame = spark.sql(f"select a as id, {ts} as ts, b as v{more} from values {rows[side]} as t{names}")
+        kinds = [f"cast({column.split()[0]} as {column.split()[1]})" for column in ddl[side].split(", ")]
+        frame.selectExpr(*kinds).write.parquet(str(tmp_path / side))
+    left, right = (spark.readStream.schema(ddl[side]).parquet(str(tmp_path / side)) for side in ("left", "right"))
+    joined = stream_join(
+        left,
+        right,
+        on="id",
+        how="full",
+        time=("ts", "ts"),
+        within=("0 seconds", "0 seconds"),
+        watermark=("0 seconds", "0 seconds"),
+        suffixes=("_l", "_r"),
+        condition=pc.field("v_l") < pc.field("v_r"),
+        state=tmp_path / "state",
+        partitions=2,
+    )
+    assert joined.columns == ["id", "ts_l", "v_l", "v_right", "ts_r", "v_r"]
+    drain(joined, tmp_path)
+    found = {(row[0], row[2], row[5]) for row in results(spark, tmp_path)}
+    assert found == {(1, 5, 9), (2, 5, None), (2, None, 0), (3_000_000_000, None, 1)}
+
+
+def test_join_that_waits_may_follow_another_one(spark: SparkSession, tmp_path: Path) -> None:
+    work = calm_workload(36, 3, rows=40, how="full")
+    work.write(tmp_path, 4)
+    first = our_join(spark, work, tmp_path).select("k", F.coalesce("ts", "ts_right").alias("at"), "lv", "rv")
+    third = calm_workload(37, 3, rows=20, how="left")
+    third.write(tmp_path / "third", 4)
+    other = source(spark, third, tmp_path / "third", 0).select("k", "ts", F.col("lv").alias("third"))
+    chained = stream_join(
+        first,
+        other,
+        on="k",
+        how="left",
+        time=("at", "ts"),
+        within=("-5 seconds", "5 seconds"),
+        watermark=("2 hours", "2 hours"),
+        state=tmp_path / "second",
+        partitions=2,
+    )
+    drain(chained, tmp_path)
+    left = batch_join(spark, work, tmp_path).selectExpr("k", "coalesce(ts, ts_right) as at", "lv", "rv").alias("a")
+    right = spark.read.parquet(str(tmp_path / "third/left")).selectExpr("k", "ts", "lv as third").alias("b")
+    near = "a.k = b.k and abs(unix_micros(b.ts) - unix_micros(a.at)) <= 5000000"
+    expected = left.join(right, F.expr(near), "left").select("a.k", "at", "lv", "rv", "ts", "third")
+    assert decided(results(spark, tmp_path)) == decided(rows_of(expected))
