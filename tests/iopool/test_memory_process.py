@@ -11,6 +11,7 @@ def run_script(body: str) -> str:
     """Runs Python code in a process of its own; gives its output."""
     prelude = "import os, signal, sys, threading, time\nfrom iopool import *\nmemory = MemoryController(60, 100)\n"
     prelude += "a, b, c = map(memory.account, 'abc')\n"
+    prelude += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # jobs in the background ignore it
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", prelude + body]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)

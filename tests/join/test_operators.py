@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,18 @@ def interval(**options: Any) -> IntervalJoin:
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Started:
+def started(tmp_path: Path) -> Iterator[Started]:
+    made: list[JoinOperator] = []
+
     def start(join: JoinOperator | None = None, **context: Any) -> JoinOperator:
         operator = join or interval()
         operator.on_start(OperatorContext(tmp_path / "state", **context))
+        made.append(operator)
         return operator
 
-    return start
+    yield start
+    for operator in made:
+        operator.on_close()
 
 
 def feed(join: JoinOperator, side: int, *rows: Row) -> list[tuple[Any, ...]]:
