@@ -7,6 +7,7 @@ DuckDB keep nothing on disk and expire nothing.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from datetime import timedelta
 from pathlib import Path
@@ -139,11 +140,12 @@ class Rocks:
         self.state.settle()
 
 
-class Whole:
-    """Polars or DuckDB: each batch is joined with the whole state of the other side, and put to that of its own."""
+class Whole(ABC):
+    """Polars or DuckDB: each batch is joined with the whole state of the other side, and put to that of its own. Only
+    pairs are looked for, also beside our left join: that favours them."""
 
-    def __init__(self, reach: int, how: str) -> None:
-        self.feed, self.is_left = Feed(reach), how == "left"
+    def __init__(self, reach: int) -> None:
+        self.feed = Feed(reach)
 
     def fill(self) -> None:
         parts: list[list[pa.RecordBatch]] = [[], []]
@@ -153,8 +155,9 @@ class Whole:
                 parts[side].append(batch)
         self.load([pa.Table.from_batches(part) for part in parts])
 
+    @abstractmethod
     def load(self, tables: list[pa.Table]) -> None:
-        raise NotImplementedError
+        """Takes the state of both sides in."""
 
 
 class Polars(Whole):

@@ -26,8 +26,8 @@ def test_join_against_the_peers(how: str, tmp_path: Path) -> None:
     ratios = {}
     makers: dict[str, tuple[Callable[[], Any], int]] = {
         "rocksdict": (lambda: Rocks(tmp_path / "rocks", LARGE, how), 5),
-        "polars": (lambda: Polars(LARGE, how), 7),
-        "duckdb": (lambda: DuckDB(LARGE, how), 7),
+        "polars": (lambda: Polars(LARGE), 7),
+        "duckdb": (lambda: DuckDB(LARGE), 7),
     }
     for name, (make, pairs) in makers.items():
         peer = filled(make())

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lsmstate.engine import StateStore
+from lsmstate.engine import StateStore, View
 from lsmstate.errors import CorruptionError
 from lsmstate.join.idset import IdSet
 from lsmstate.keys import I64, U64, bucket_end
@@ -38,12 +38,6 @@ _FOLD_AT = 64  # mark rows of a unit
 _IDS_MAX = 1 << 20  # of a mark row
 _WIDTHS: dict[int, npt.DTypeLike] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _PAGES_SLACK = 64
-
-
-class Scans(Protocol):
-    """A state, or a view of one."""
-
-    def scan(self, side: int, start: int | None = None, end: int | None = None) -> Iterator[pa.RecordBatch]: ...
 
 
 def marks_side(of: Side) -> Side:
@@ -123,7 +117,7 @@ class Marks:
         return self._known
 
 
-def marked_since(state: Scans, number: int, ids: U64) -> I64:
+def marked_since(state: StateStore | View, number: int, ids: U64) -> I64:
     """For each row since which epoch it is marked, 0 if it is not. `number` is the side that holds the marks."""
     since = np.zeros(len(ids), np.int64)
     for known, epochs in _decoded(state.scan(number)):

@@ -19,6 +19,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from itertools import chain
+from typing import TypedDict
 
 import pyarrow as pa
 
@@ -44,6 +45,21 @@ _LATES = ("count", "keep")
 _US = timedelta(microseconds=1)
 
 
+class More(TypedDict, total=False):
+    """What all joins take.
+
+    condition: what a pair must fulfil besides: a pyarrow.compute.Expression over the columns of the pair, or a function
+    from a RecordBatch of pairs to booleans. suffixes: for names that clash. late: "count", or "keep" to find late rows
+    in the state. max_jump: rows further after the newest one of their side are set aside. options: of the state.
+    """
+
+    condition: Condition | None
+    suffixes: tuple[str, str]
+    late: str
+    max_jump: timedelta | None
+    options: Options | None
+
+
 @dataclass(frozen=True, slots=True)
 class JoinStats:
     """An operator at one moment: what it has seen, the watermark, the keys with the most rows of each side (the values
@@ -63,11 +79,12 @@ class JoinOperator:
         left: Side,
         right: Side,
         kind: Kind,
-        condition: Condition | None,
-        suffixes: tuple[str, str],
-        late: str,
-        max_jump: timedelta | None,
-        options: Options | None,
+        *,
+        condition: Condition | None = None,
+        suffixes: tuple[str, str] = ("", "_right"),
+        late: str = "count",
+        max_jump: timedelta | None = None,
+        options: Options | None = None,
     ) -> None:
         check_condition(condition)
         if late not in _LATES:
@@ -107,7 +124,7 @@ class JoinOperator:
             context.state_dir, self.shape.state_sides, self._options, pool=context.pool, memory=context.memory
         )
         try:
-            self._check_kind(context, store)
+            self._check_kind(context, store)  # before anything is changed; and of the epoch that is gone to
             self._go_to(context, store)
             self._check_kind(context, store)
         except BaseException:

@@ -1,22 +1,13 @@
-"""The four joins, to use as a library: each a JoinOperator of its kind.
-
-All take `condition` (what a pair must fulfil besides: a pyarrow.compute.Expression over the columns of the pair, or a
-function from a RecordBatch of pairs to booleans), `suffixes` for names that clash, `late` ("count", or "keep" to find
-late rows in the state), `max_jump` (rows further after the newest one of their side are set aside) and `options` of the
-state.
-"""
+"""The four joins, to use as a library: each a JoinOperator of its kind, with `how` and what `More` tells."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Unpack
 
 from lsmstate.join import kinds
-from lsmstate.join.condition import Condition
-from lsmstate.join.operator import JoinOperator
-from lsmstate.options import Options
+from lsmstate.join.operator import JoinOperator, More
 from lsmstate.schema import Side
-
-_SUFFIXES = ("", "_right")
 
 
 class IntervalJoin(JoinOperator):
@@ -30,14 +21,10 @@ class IntervalJoin(JoinOperator):
         lower: timedelta,
         upper: timedelta,
         how: str = "inner",
-        condition: Condition | None = None,
-        suffixes: tuple[str, str] = _SUFFIXES,
-        late: str = "count",
-        max_jump: timedelta | None = None,
-        options: Options | None = None,
+        **more: Unpack[More],
     ) -> None:
         kind = kinds.interval(lower, upper, how)
-        super().__init__(left, right, kind, condition, suffixes, late, max_jump, options)
+        super().__init__(left, right, kind, **more)
 
 
 class ExpiringJoin(JoinOperator):
@@ -50,13 +37,9 @@ class ExpiringJoin(JoinOperator):
         *,
         ttl: timedelta | None = None,
         how: str = "inner",
-        condition: Condition | None = None,
-        suffixes: tuple[str, str] = _SUFFIXES,
-        late: str = "count",
-        max_jump: timedelta | None = None,
-        options: Options | None = None,
+        **more: Unpack[More],
     ) -> None:
-        super().__init__(left, right, kinds.expiring(ttl, how), condition, suffixes, late, max_jump, options)
+        super().__init__(left, right, kinds.expiring(ttl, how), **more)
 
 
 class InstantJoin(JoinOperator):
@@ -68,13 +51,9 @@ class InstantJoin(JoinOperator):
         right: Side,
         *,
         how: str = "inner",
-        condition: Condition | None = None,
-        suffixes: tuple[str, str] = _SUFFIXES,
-        late: str = "count",
-        max_jump: timedelta | None = None,
-        options: Options | None = None,
+        **more: Unpack[More],
     ) -> None:
-        super().__init__(left, right, kinds.instant(how), condition, suffixes, late, max_jump, options)
+        super().__init__(left, right, kinds.instant(how), **more)
 
 
 class AsOfJoin(JoinOperator):
@@ -91,10 +70,6 @@ class AsOfJoin(JoinOperator):
         *,
         tolerance: timedelta,
         how: str = "inner",
-        condition: Condition | None = None,
-        suffixes: tuple[str, str] = _SUFFIXES,
-        late: str = "count",
-        max_jump: timedelta | None = None,
-        options: Options | None = None,
+        **more: Unpack[More],
     ) -> None:
-        super().__init__(left, right, kinds.as_of(tolerance, how), condition, suffixes, late, max_jump, options)
+        super().__init__(left, right, kinds.as_of(tolerance, how), **more)

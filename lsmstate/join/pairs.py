@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmstate.engine.intake import Batch
+from lsmstate.engine import StateStore, View
 from lsmstate.join.condition import fulfils
 from lsmstate.join.shape import Columns, Shape
 from lsmstate.keys import I64, U64
@@ -18,21 +17,6 @@ from lsmstate.layout import layout_of
 from lsmstate.schema import PROBE_INDEX, ROW_ID
 
 _BYTES_MAX = 32 << 20  # of the rows that come out at once, unless one pair is larger
-
-
-class Probes(Protocol):
-    """A state, or a view of one."""
-
-    def probe(
-        self,
-        side: int,
-        batch: Batch,
-        lower: int | None = None,
-        upper: int | None = None,
-        *,
-        by: int | None = None,
-        row_ids: bool = False,
-    ) -> Iterator[pa.RecordBatch]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +30,13 @@ class Met:
 
 
 def meet(
-    state: Probes, shape: Shape, side: int, batch: pa.RecordBatch, *, row_ids: bool = False, wanted: bool = True
+    state: StateStore | View,
+    shape: Shape,
+    side: int,
+    batch: pa.RecordBatch,
+    *,
+    row_ids: bool = False,
+    wanted: bool = True,
 ) -> Iterator[Met]:
     """The pairs of the rows of a batch of `side`, those that fulfil the condition. Without `wanted`, no columns of them
     are made: it is enough to know that they meet."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import lsmstate
@@ -14,6 +15,8 @@ from lsmstate.join import AsOfJoin, IntervalJoin
 from lsmstate.join.operator import JoinOperator
 from tests.support.join_cases import LEFT, RIGHT, batch_of, us
 from tests.support.join_home import START_US, JoinHome
+from tests.support.join_operator import Started
+from tests.support.join_operator import interval as left_join
 
 SECOND = 1_000_000
 T0 = 1_767_225_600 * SECOND  # 2026-01-01
@@ -140,3 +143,11 @@ def test_bad_questions(state: Path, tmp_path: Path) -> None:
         pass
     with pytest.raises(NotAStateError, match="is no state of a join"):
         lsmstate.why(tmp_path / "plain", "left", 1)
+
+
+def test_why_knows_of_rows_matched_since_the_last_epoch_and_of_the_condition(started: Started) -> None:
+    join = started(left_join(condition=pc.field("b") > 5))
+    feed(join, 0, (1, 10, 1, "a"), (2, 10, 1, "a"))
+    feed(join, 1, (1, 10, 9, "yes"), (2, 10, 1, "no"))
+    assert [fate.status for fate in join.why(0, 1).rows] == ["matched"]
+    assert [fate.status for fate in join.why(0, 2).rows] == ["alive"]

@@ -124,7 +124,7 @@ def waited_for(query: Any, is_so: Any) -> float:
         if epochs and is_so(epochs):
             return time.monotonic()
         assert query.isActive, query.exception()
-        time.sleep(0.02)
+        time.sleep(0.02)  # Spark tells its progress to those who ask
     raise AssertionError("it did not happen")
 
 
