@@ -1,6 +1,32 @@
-"""Checkpoints: consistent snapshots of operators, committed by epoch."""
+"""Checkpoints: consistent snapshots of operators, committed by epoch.
+
+Names are imported when they are first asked for: operators need the barrier alone, and a Spark worker should not pay for
+the catalog's database library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from lsmstate.checkpoint.barrier import CheckpointBarrier
 from lsmstate.checkpoint.context import OperatorContext
 
-__all__ = ["CheckpointBarrier", "OperatorContext"]
+if TYPE_CHECKING:
+    from lsmstate.checkpoint.catalog import Catalog as Catalog
+    from lsmstate.checkpoint.coordinator import CheckpointCoordinator as CheckpointCoordinator
+    from lsmstate.checkpoint.manifest import CheckpointManifest as CheckpointManifest
+
+_HOMES = {
+    "Catalog": "catalog",
+    "CheckpointCoordinator": "coordinator",
+    "CheckpointManifest": "manifest",
+}
+
+__all__ = ["CheckpointBarrier", "OperatorContext", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

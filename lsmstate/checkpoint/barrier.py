@@ -8,12 +8,14 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class CheckpointBarrier:
     """epoch: which one ends here. min_epoch: older ones may be collected. timestamp: when it was sent, in milliseconds.
-    then_stop: stop once it is committed."""
+    then_stop: stop once it is committed. checkpoint_id: the attempt that it belongs to; an epoch whose attempt failed
+    is tried again under another one."""
 
     epoch: int
     min_epoch: int = 1
     timestamp: int = 0
     then_stop: bool = False
+    checkpoint_id: int = 0
 
     def __post_init__(self) -> None:
         for name in ("epoch", "min_epoch"):
