@@ -3,6 +3,8 @@
 from lsmstate.engine import StateStore, View, openmetrics
 from lsmstate.errors import (
     BackpressureTimeout,
+    CatalogError,
+    CheckpointError,
     CorruptionError,
     EpochError,
     FencedError,
@@ -13,6 +15,7 @@ from lsmstate.errors import (
     SnapshotExpired,
     StoreClosedError,
     StorePoisonedError,
+    TooManyFailures,
 )
 from lsmstate.join import read_state, why
 from lsmstate.options import Options
@@ -22,6 +25,8 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BackpressureTimeout",
+    "CatalogError",
+    "CheckpointError",
     "CorruptionError",
     "EpochError",
     "FencedError",
@@ -35,6 +40,7 @@ __all__ = [
     "StateStore",
     "StoreClosedError",
     "StorePoisonedError",
+    "TooManyFailures",
     "View",
     "__version__",
     "openmetrics",

@@ -9,6 +9,9 @@
     ├── FencedError             another handle published meanwhile: this one may only read, reopen to write
     ├── BackpressureTimeout     memory is full and the disk does not keep up (also a TimeoutError)
     ├── SnapshotExpired         the epoch was retired while somebody still wanted to read it
+    ├── CheckpointError         a report or a step of a checkpoint that does not fit what is under way
+    │   └── TooManyFailures     as many checkpoints in a row have failed as may
+    ├── CatalogError            the catalog cannot be asked, or does not answer as it should
     ├── StoreClosedError        the store or view was closed, or opened in another process
     └── StorePoisonedError      an fsync failed: nothing more can be promised until the store is reopened
 
@@ -66,6 +69,18 @@ class BackpressureTimeout(LsmStateError, TimeoutError):
 
 class SnapshotExpired(LsmStateError):
     """What the view reads was retired and collected."""
+
+
+class CheckpointError(LsmStateError):
+    """A report or a step of a checkpoint does not fit what is under way. Nothing was changed."""
+
+
+class TooManyFailures(CheckpointError):
+    """As many checkpoints in a row have failed as may: the job needs a new start."""
+
+
+class CatalogError(LsmStateError):
+    """The catalog cannot be asked, or does not answer as it should."""
 
 
 class StoreClosedError(LsmStateError):
