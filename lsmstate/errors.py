@@ -11,8 +11,8 @@
     ├── SnapshotExpired         the epoch was retired while somebody still wanted to read it
     ├── CheckpointError         a report or a step of a checkpoint that does not fit what is under way
     │   └── TooManyFailures     as many checkpoints in a row have failed as may
-    ├── CatalogError            the catalog cannot be asked, or does not answer as it should
-    ├── StoreClosedError        the store or view was closed, or opened in another process
+    ├── CatalogError            the catalog is down, locked, read-only ... (`reason`), or has no such job
+    ├── StoreClosedError        the store, view or catalog was closed, or opened in another process
     └── StorePoisonedError      an fsync failed: nothing more can be promised until the store is reopened
 
 Absence is None, misuse is ValueError, OSError passes through. Messages name things, never values of rows.
@@ -80,7 +80,15 @@ class TooManyFailures(CheckpointError):
 
 
 class CatalogError(LsmStateError):
-    """The catalog cannot be asked, or does not answer as it should."""
+    """The catalog cannot do it. `reason`: down, locked, read_only, denied, full, io, damaged, newer, conflict, driver,
+    unknown_job, other_kind or other."""
+
+    def __init__(self, text: str, reason: str = "other") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[CatalogError], tuple[str, str]]:
+        return type(self), (str(self), self.reason)
 
 
 class StoreClosedError(LsmStateError):
