@@ -184,7 +184,7 @@ def test_id_that_cannot_be_had_is_a_failure_and_starts_nothing(time: Time, error
         raise error
 
     coordinator = make(time, "a", next_id=no_id, skip_first_tick=False, failures_max=2)
-    with pytest.raises(type(error), match="down|another driver"):
+    with pytest.raises(type(error), match=r"down|another driver"):
         coordinator.initiate()
     assert coordinator.phase == Idle()
     assert coordinator.consecutive_failures == 1
