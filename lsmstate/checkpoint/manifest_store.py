@@ -69,6 +69,8 @@ class ManifestStore:
         newest = max((*revisions, *sidecars), default=0)
         if newest >= own:
             raise EpochError(f"{self.path}: checkpoint {own} comes after {newest}; ids go up, and are used once")
+        if manifest.parent_id is not None and manifest.parent_id not in revisions:
+            raise ValueError(f"checkpoint {own} leans on checkpoint {manifest.parent_id}, which is not here")
         if length:
             with _used_once(self.path, own):
                 files.write(document.sidecar_name(own), pieces)
@@ -97,9 +99,18 @@ class ManifestStore:
             raise FencedError(f"{self.path}: another has updated checkpoint {own} meanwhile; load it again")
         for old in before:
             self._files.unlink(document.manifest_name(own, old))
+        self._files.settle()  # so that none comes back when the newest is pruned
 
     def discard(self, checkpoint_id: int) -> bool:
-        """Removes a checkpoint durably, whole or not; False if nothing of it was there."""
+        """Removes a checkpoint durably, whole or not; False if nothing of it was there.
+
+        Raises ValueError if another leans on it.
+        """
+        if checkpoint_id in self._leaned_on(without={checkpoint_id}):
+            raise ValueError(f"{self.path}: a later checkpoint leans on checkpoint {checkpoint_id}; it has to stay")
+        return self._discard(checkpoint_id)
+
+    def _discard(self, checkpoint_id: int) -> bool:
         files = self._files
         revisions, sidecars = files.listing()
         found = revisions.get(checkpoint_id, [])
@@ -137,18 +148,19 @@ class ManifestStore:
                 found = readable.get(found.parent_id)
         gone = [entry.id for entry in listed if entry.id not in kept]
         for own in reversed(gone):  # children first
-            self.discard(own)
+            self._discard(own)
         return gone
 
     def remove_orphans(self, ids: Collection[int] = ()) -> builtins.list[str]:
         """Removes these checkpoints, and what crashes left behind: drafts, old revisions, sidecars without a manifest.
 
-        Requires: earlier drivers are fenced. One that still lives and saves finds its draft gone.
+        What another checkpoint leans on stays. Requires: earlier drivers are fenced; one that still saves may find its
+        draft gone.
         """
-        files = self._files
+        files, needed = self._files, self._leaned_on(without=ids)
         before = {*files.names()}
-        for own in sorted(ids, reverse=True):
-            self.discard(own)
+        for own in sorted({*ids} - needed, reverse=True):
+            self._discard(own)
         revisions, sidecars = files.listing()
         for own, found in revisions.items():
             with contextlib.suppress(CorruptionError, FormatVersionError):  # which revision counts is unknown: all stay
@@ -156,7 +168,7 @@ class ManifestStore:
                 for old in found:
                     if old < counts:
                         files.unlink(document.manifest_name(own, old))
-        for own in sidecars - revisions.keys():
+        for own in sidecars - revisions.keys() - needed:
             files.unlink(document.sidecar_name(own))
         for name in filter(document.is_draft, before):
             files.unlink(name)
@@ -164,6 +176,11 @@ class ManifestStore:
         if gone:
             files.settle()
         return gone
+
+    def _leaned_on(self, without: Collection[int]) -> set[int]:
+        """All parents of the checkpoints that can be read, but for some of them."""
+        manifests = [entry.manifest for entry in self.list() if entry.id not in without]
+        return {found.parent_id for found in manifests if found is not None and found.parent_id is not None}
 
     # ---- reading
 
