@@ -15,12 +15,28 @@ from lsmstate.checkpoint.context import OperatorContext
 if TYPE_CHECKING:
     from lsmstate.checkpoint.catalog import Catalog as Catalog
     from lsmstate.checkpoint.coordinator import CheckpointCoordinator as CheckpointCoordinator
+    from lsmstate.checkpoint.database_sink import DatabaseSink as DatabaseSink
+    from lsmstate.checkpoint.file_sink import FileSink as FileSink
     from lsmstate.checkpoint.manifest import CheckpointManifest as CheckpointManifest
+    from lsmstate.checkpoint.master import JobMaster as JobMaster
+    from lsmstate.checkpoint.operator import Operator as Operator
+    from lsmstate.checkpoint.parquet_source import ParquetSource as ParquetSource
+    from lsmstate.checkpoint.pipeline import Pipeline as Pipeline
+    from lsmstate.checkpoint.reference import ReferenceTable as ReferenceTable
+    from lsmstate.checkpoint.table_source import TableSource as TableSource
 
 _HOMES = {
     "Catalog": "catalog",
     "CheckpointCoordinator": "coordinator",
     "CheckpointManifest": "manifest",
+    "DatabaseSink": "database_sink",
+    "FileSink": "file_sink",
+    "JobMaster": "master",
+    "Operator": "operator",
+    "ParquetSource": "parquet_source",
+    "Pipeline": "pipeline",
+    "ReferenceTable": "reference",
+    "TableSource": "table_source",
 }
 
 __all__ = ["CheckpointBarrier", "OperatorContext", *_HOMES]

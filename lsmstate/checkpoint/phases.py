@@ -100,16 +100,18 @@ class OperatorSnapshot:
 
     state: where it lies, by name; nothing here looks into it. inflight: per input the records that an
     unaligned checkpoint took along. offsets: of a source, strictly after which it goes on. watermark: in microseconds.
+    tables: offsets of the reference tables that it reads, by name.
     """
 
     operator: str
     checkpoint_id: int
-    state: Mapping[str, OperatorState] | None = None
+    state: Mapping[str, OperatorState | bytes] | None = None
     inflight: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     size_bytes: int = 0
     offsets: Mapping[str, str] | None = None
     watermark: int | None = None
     wal_position: int | None = None
+    tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from lsmstate.engine.verify import Progress as VerifyProgress
 from lsmstate.engine.view import View
 from lsmstate.manifest import names
 from lsmstate.options import Options
+from lsmstate.refs import FileRef
 from lsmstate.schema import Side
 from lsmstate.sstable.cache import FileCache
 
@@ -239,6 +240,11 @@ class StateStore:
     def meta(self) -> Mapping[str, Any]:
         """What `prepare` was given with the last committed epoch."""
         return self._core.head.version.meta
+
+    def prepared_files(self) -> list[FileRef]:
+        """The files of the epoch that is prepared; of the last committed one if none is."""
+        manifest = self._core.prepared or self._core.head.manifest
+        return [] if manifest is None else list(manifest.version.files.values())
 
     def stats(self) -> Stats:
         """Rows, runs, files, bytes, watermark, and the work of the I/O pool."""

@@ -13,21 +13,20 @@ taken to their end before the next call. An operator belongs to one thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields, replace
 from datetime import timedelta
 from itertools import chain
-from typing import TypedDict
 
 import pyarrow as pa
 
 from lsmstate.checkpoint import CheckpointBarrier, OperatorContext
+from lsmstate.checkpoint.operator import Operator
+from lsmstate.checkpoint.operator_state import LsmState, OperatorState
 from lsmstate.engine import StateStore
-from lsmstate.engine.heavy import Heavy
 from lsmstate.engine.intake import Batch
-from lsmstate.engine.stats import Stats
 from lsmstate.errors import EpochError, LsmStateError, SchemaError, StoreClosedError
 from lsmstate.join.condition import Condition, check_condition
 from lsmstate.join.incoming import Counts, parts_of
@@ -35,9 +34,11 @@ from lsmstate.join.kinds import Kind
 from lsmstate.join.late import AHEAD, LATE, as_kept, sort_out
 from lsmstate.join.matching import Matching
 from lsmstate.join.matchings import matching_of
+from lsmstate.join.rescale import rescale, route
 from lsmstate.join.shape import LATE_SIDES, Columns, shape_of
+from lsmstate.join.terms import JoinStats
 from lsmstate.join.why import At, Why, explain
-from lsmstate.keys import TS_MAX, TS_MIN, saturate, time_us
+from lsmstate.keys import I64, TS_MAX, TS_MIN, saturate, time_us
 from lsmstate.options import Options
 from lsmstate.schema import Side
 
@@ -45,33 +46,7 @@ _LATES = ("count", "keep")
 _US = timedelta(microseconds=1)
 
 
-class More(TypedDict, total=False):
-    """What all joins take.
-
-    condition: what a pair must fulfil besides: a pyarrow.compute.Expression over the columns of the pair, or a function
-    from a RecordBatch of pairs to booleans. suffixes: for names that clash. late: "count", or "keep" to find late rows
-    in the state. max_jump: rows further after the newest one of their side are set aside. options: of the state.
-    """
-
-    condition: Condition | None
-    suffixes: tuple[str, str]
-    late: str
-    max_jump: timedelta | None
-    options: Options | None
-
-
-@dataclass(frozen=True, slots=True)
-class JoinStats:
-    """An operator at one moment: what it has seen, the watermark, the keys with the most rows of each side (the values
-    of the key columns, and rows), and the numbers of its state."""
-
-    counts: Counts
-    watermark_us: int | None
-    heaviest: tuple[list[Heavy], list[Heavy]]
-    state: Stats
-
-
-class JoinOperator:
+class JoinOperator(Operator):
     """A join of two sides of a kind; see IntervalJoin, ExpiringJoin, InstantJoin and AsOfJoin."""
 
     def __init__(
@@ -102,6 +77,7 @@ class JoinOperator:
         self._watermarks: list[int | None] = [None, None]
         self._newest: list[int | None] = [None, None]
         self._epoch = 1
+        self._candidate = ""
         self.counts = Counts()
 
     @property
@@ -120,8 +96,10 @@ class JoinOperator:
         """Opens the state at the safe epoch, or creates it."""
         if self._matching is not None:
             raise LsmStateError("the operator is started already; give each one an operator of its own")
+        options = self._options or Options()
+        options = replace(options, retain=max(options.retain, context.retain or 1))
         store = StateStore.open(
-            context.state_dir, self.shape.state_sides, self._options, pool=context.pool, memory=context.memory
+            context.state_dir, self.shape.state_sides, options, pool=context.pool, memory=context.memory
         )
         try:
             self._check_kind(context, store)  # before anything is changed; and of the epoch that is gone to
@@ -156,7 +134,7 @@ class JoinOperator:
                 f"{context.state_dir}: holds epoch {last}; to start anew give the operator another directory"
             )
         if safe > last:
-            store.commit(safe)
+            store.commit(safe, candidate=context.candidate)
         else:
             store.restore(safe)
 
@@ -201,9 +179,13 @@ class JoinOperator:
             "newest": self._newest,
             "counts": asdict(self.counts),
         }
-        matching.store.prepare(barrier.epoch, meta={"join": told})
+        self._candidate = matching.store.prepare(barrier.epoch, meta={"join": told})
         self._epoch = barrier.epoch + 1
         return True
+
+    def state(self) -> OperatorState | None:
+        """What `handle_checkpoint` has made durable: its candidate, and the files of it."""
+        return OperatorState(lsm=LsmState.of(self._candidate, "state", self.store.prepared_files()))
 
     def commit(self, epoch: int) -> None:
         """All operators have made the epoch durable: it counts."""
@@ -212,6 +194,25 @@ class JoinOperator:
     def abort(self, epoch: int) -> None:
         """Another operator could not: its rows go into the next epoch."""
         self.store.abort(epoch)
+
+    @property
+    def output_watermark(self) -> int | None:
+        """How far the results have come."""
+        watermark = self.store.watermark
+        return None if watermark is None else saturate(watermark - self.shape.kind.longest_wait_us)
+
+    def route(self, side: int, batch: Batch, parallelism: int) -> I64:
+        """For each row of a side which of so many instances holds its key."""
+        return route(self.shape.sides[side], batch, parallelism)
+
+    def rescale(self, before: Sequence[tuple[str, OperatorState]], after: Sequence[str], epoch: int) -> None:
+        """Makes the states of some instances those of others: ranges of keys are split and merged."""
+        named = [(path, told.lsm.candidate) for path, told in before if told.lsm is not None]
+        rescale(self.shape, self._options, named, after, epoch)
+
+    def definition(self) -> dict[str, object]:
+        """What it joins, and how."""
+        return {**asdict(self.shape.kind), "sides": [side.describe() for side in self.shape.sides]}
 
     def why(self, side: int, key: object, epoch: int | None = None) -> Why:
         """What became of the rows of a side (0 left, 1 right) with a key: now, or as of an epoch."""

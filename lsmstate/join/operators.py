@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Unpack
 
 from lsmstate.join import kinds
-from lsmstate.join.operator import JoinOperator, More
+from lsmstate.join.operator import JoinOperator
+from lsmstate.join.terms import More
 from lsmstate.schema import Side
 
 

@@ -1,0 +1,242 @@
+"""Pipelines: sources, operators and sinks in one process, checkpointed by epoch and brought back by name.
+
+    pipeline = Pipeline("ad-join", catalog="sqlite:///state/catalog.db", state="state/pipelines")
+    pipeline.source("impressions", ParquetSource("in/impressions"), time="ts", delay=timedelta(seconds=10))
+    pipeline.source("clicks", ParquetSource("in/clicks"), time="ts", delay=timedelta(seconds=10))
+    pipeline.operator("join", lambda: IntervalJoin(...), inputs=["impressions", "clicks"])
+    pipeline.sink("out", FileSink("out"), input="join")
+    pipeline.run()
+
+Small on purpose: a process and its threads; scale is Spark's. A job is known by its name in the catalog: started
+again, it goes on from its last checkpoint, and the result is that of a run without a break. Any thread may call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+from iopool import LocalFileSystem, MemoryController, WorkerPool
+from lsmstate.checkpoint.catalog import Catalog
+from lsmstate.checkpoint.coordinator import CheckpointCoordinator
+from lsmstate.checkpoint.events import Event
+from lsmstate.checkpoint.manifest_store import ManifestStore
+from lsmstate.checkpoint.operator import Operator
+from lsmstate.checkpoint.phases import PhaseTimeouts, Retained
+from lsmstate.checkpoint.runtime.building import Place, build
+from lsmstate.checkpoint.runtime.completion import Completion
+from lsmstate.checkpoint.runtime.driver import Driver
+from lsmstate.checkpoint.runtime.graph import Graph
+from lsmstate.checkpoint.runtime.recovery import Restored, recover
+from lsmstate.checkpoint.sink import Sink
+from lsmstate.checkpoint.source import Source
+from lsmstate.errors import CheckpointError
+
+_POOL_CLOSE_S = 30.0
+
+
+class Pipeline:
+    """One job. See the module; `docs/checkpoints.md` tells the whole story.
+
+    state: a directory for the state of all jobs. checkpoint_interval: how often. align_timeout: after how long a
+    checkpoint no longer waits for slow inputs and takes records in flight along; None: it always waits. retain: how
+    many checkpoints are kept. memory_bytes: what all operators together keep in memory before they spill. on_event:
+    told of what happens to checkpoints, in a thread of the job.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        catalog: str | Catalog,
+        state: str | os.PathLike[str],
+        checkpoint_interval: timedelta = timedelta(seconds=60),
+        align_timeout: timedelta | None = None,
+        retain: int = 10,
+        timeouts: PhaseTimeouts | None = None,
+        failures_max: int = 3,
+        memory_bytes: int | None = None,
+        comment: str = "",
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        if not isinstance(checkpoint_interval, timedelta) or checkpoint_interval <= timedelta(0):
+            raise ValueError(f"checkpoint_interval must be a timedelta above zero, not {checkpoint_interval!r}")
+        self.name, self._comment = name, comment
+        self._catalog_url, self._state = catalog, os.fspath(state)
+        self._interval, self._align_timeout = checkpoint_interval, align_timeout
+        self._retain, self._timeouts, self._failures_max = retain, timeouts, failures_max
+        self._memory_bytes, self._on_event = memory_bytes, on_event
+        self._graph = Graph()
+        self._driver: Driver | None = None
+        self._catalog: Catalog | None = None
+        self._pool: WorkerPool | None = None
+        self.warnings: tuple[str, ...] = ()
+
+    # ---- what it consists of
+
+    def source(
+        self, name: str, source: Source, *, time: str | None = None, delay: timedelta = timedelta(0)
+    ) -> Pipeline:
+        """Adds a source. time: the column of its event time, which drives the watermark; delay: how much older than the
+        newest row another may be and is not late."""
+        self._graph.add_source(name, source, time, delay)
+        return self
+
+    def operator(
+        self, name: str, make: Callable[[], Operator], *, inputs: Sequence[str], parallelism: int = 1
+    ) -> Pipeline:
+        """Adds an operator. make: gives one for each of `parallelism` instances, which divide the keys among them."""
+        self._graph.add_operator(name, make, inputs, parallelism)
+        return self
+
+    def sink(self, name: str, sink: Sink, *, input: str) -> Pipeline:  # noqa: A002  # what users call it
+        """Adds a sink."""
+        self._graph.add_sink(name, sink, input)
+        return self
+
+    # ---- its life
+
+    def run(self) -> int:
+        """Runs until all sources have ended and everything is committed; gives the last epoch."""
+        self.start()
+        try:
+            return self.wait()
+        except KeyboardInterrupt:
+            self.stop(savepoint=False)
+            raise
+
+    def start(self) -> None:
+        """Goes on from the last checkpoint, or begins. Whoever drove the job before is fenced."""
+        if self._driver is not None and not self._driver.ended.is_set():
+            raise CheckpointError(f"job {self.name!r} runs already")
+        self._graph.check_whole()
+        catalog = Catalog.open(self._catalog_url) if isinstance(self._catalog_url, str) else self._catalog_url
+        self._catalog = catalog
+        try:
+            self._start(catalog)
+        except BaseException:
+            self._release()
+            raise
+
+    def _start(self, catalog: Catalog) -> None:
+        interval_ms = self._interval // timedelta(milliseconds=1)
+        definition = self._graph.definition()
+        catalog.register(
+            self.name,
+            kind="pipeline",
+            definition=definition,
+            comment=self._comment,
+            checkpoint_interval_ms=max(interval_ms, 1),
+        )
+        incarnation = catalog.take(self.name)
+        job = catalog.job(self.name)
+        assert job is not None
+        fs = LocalFileSystem()
+        path = self._directory(fs, job.job_id)
+        store = ManifestStore(fs, f"{path}/checkpoints")
+        restored = recover(catalog, self.name, incarnation, store, self._graph)
+        self.warnings = restored.warnings
+        self._pool = WorkerPool()
+        memory = None
+        if self._memory_bytes is not None:
+            memory = MemoryController(max(self._memory_bytes // 2, 1), self._memory_bytes)
+        align_s = None if self._align_timeout is None else self._align_timeout.total_seconds()
+        place = Place(fs, path, self.name, incarnation, self._retain, align_s, memory, self._pool)
+        completion = Completion(
+            self.name, self._graph, catalog, incarnation, job.line, store, restored.manifest, self._retain
+        )
+        coordinator = CheckpointCoordinator(
+            next_id=completion.next_id,
+            epoch=restored.epoch,
+            interval_s=self._interval.total_seconds(),
+            timeouts=self._timeouts,
+            retain=self._retain,
+            retained=_retained(store, restored),
+            failures_max=self._failures_max,
+            on_event=self._on_event,
+        )
+        driver = Driver(self._graph, coordinator, completion)
+        sources, tasks = build(self._graph, place, restored, driver)
+        if restored.manifest is not None and restored.manifest.uncommitted_sinks:
+            completion.settle()  # they have committed when they were opened
+        self._driver = driver
+        driver.run(sources, tasks)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits until the job has ended; gives the last epoch. Raises what has ended it, TimeoutError if it goes on."""
+        driver = self._running()
+        if not driver.join(timeout):
+            raise TimeoutError(f"job {self.name!r} still runs")
+        self._release()
+        if driver.error is not None:
+            raise driver.error
+        return driver.epoch
+
+    def checkpoint(self, timeout: float | None = None) -> int:
+        """Makes a checkpoint now; gives its epoch once it is committed."""
+        driver = self._running()
+        before = driver.epoch
+        driver.want_checkpoint()
+        with driver.changed:
+            done = driver.changed.wait_for(lambda: driver.epoch > before or driver.ended.is_set(), timeout)
+        if driver.ended.is_set() and driver.epoch == before:
+            return self.wait()
+        if not done:
+            raise TimeoutError(f"job {self.name!r}: no checkpoint was complete in time")
+        return driver.epoch
+
+    def stop(self, *, savepoint: bool = True) -> int:
+        """Ends the job, with a last checkpoint unless told; gives the last epoch. Rows after it come again."""
+        driver = self._running()
+        if savepoint:
+            driver.want_checkpoint(then_stop=True)
+        else:
+            driver.cancel()
+        return self.wait()
+
+    @property
+    def epoch(self) -> int:
+        """The last committed one of this run."""
+        return self._running().epoch
+
+    def _running(self) -> Driver:
+        if self._driver is None:
+            raise CheckpointError(f"job {self.name!r} was not started; call start() or run()")
+        return self._driver
+
+    def _directory(self, fs: LocalFileSystem, job_id: str) -> str:
+        """The job's own: one that is dropped and made anew has another."""
+        path = fs.resolve(self._state)
+        missing = []
+        at = f"{path}/{job_id}"
+        while fs.kind(at) is None:
+            missing.append(at)
+            at = os.path.dirname(at)
+        for made in reversed(missing):
+            fs.make_dir(made)
+            fs.sync_dir(os.path.dirname(made))
+        return f"{path}/{job_id}"
+
+    def _release(self) -> None:
+        if self._pool is not None:
+            self._pool.close(_POOL_CLOSE_S)
+            self._pool = None
+        if self._catalog is not None and isinstance(self._catalog_url, str):
+            with suppress(Exception):  # what it had to say it has said
+                self._catalog.close()
+        self._catalog = None
+
+
+def _retained(store: ManifestStore, restored: Restored) -> list[Retained]:
+    """What earlier runs have kept, oldest first."""
+    kept: dict[int, Retained] = {}
+    for listed in store.list():
+        manifest = listed.manifest
+        if manifest is not None and listed.problem is None and manifest.epoch <= restored.epoch:
+            positions = {name: dict(told.offsets) for name, told in manifest.source_offsets.items()}
+            kept[manifest.epoch] = Retained(
+                manifest.checkpoint_id, manifest.epoch, manifest.timestamp_ms, manifest.size_bytes, positions
+            )
+    return [kept[epoch] for epoch in sorted(kept)]

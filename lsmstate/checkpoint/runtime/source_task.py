@@ -1,0 +1,132 @@
+"""The task of a source: reads, sends rows on, and knows exactly after which of them a barrier stands.
+
+The thread of the task reads; the master puts barriers. Rows and the offsets after them change together under one lock,
+and the task waits for room outside of it, so a barrier never waits for back-pressure.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmstate.checkpoint.barrier import CheckpointBarrier
+from lsmstate.checkpoint.coordinator import OperatorSnapshot
+from lsmstate.checkpoint.runtime.inbox import End, InboxClosed, Mark
+from lsmstate.checkpoint.runtime.outputs import Outputs
+from lsmstate.checkpoint.source import Source
+from lsmstate.keys import TS_MAX, saturate
+
+_POLL_S = 0.01  # how long a source with nothing to say is left alone
+_US = timedelta(microseconds=1)
+
+
+class SourceTask:
+    """One source at work. `failed` is called with what has ended it, if that was no wish."""
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        time: str | None,
+        delay: timedelta,
+        outputs: Outputs,
+        failed: Callable[[str, BaseException], None],
+        watermark: int | None = None,
+    ) -> None:
+        self.name, self.source = name, source
+        self._time, self._delay_us = time, delay // _US
+        self._outputs, self._failed = outputs, failed
+        self._lock = threading.Lock()
+        self._halt = threading.Event()
+        self._position = source.offsets()
+        self._sent: dict[int, dict[str, str]] = {}  # offsets of epochs that are not committed
+        self.watermark = watermark
+        self.has_ended = False
+        self._thread = threading.Thread(target=self._run, name=f"lsmstate-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begins to read."""
+        if self.watermark is not None:
+            self._outputs.broadcast(Mark(self.watermark))
+        self._thread.start()
+
+    def inject(self, barrier: CheckpointBarrier) -> tuple[OperatorSnapshot, bool]:
+        """Puts a barrier after what was sent; tells where that is, and whether the source had ended, so that there is
+        no barrier. Never waits."""
+        with self._lock:
+            if not self.has_ended:
+                self._outputs.broadcast(barrier)
+            if barrier.then_stop:
+                self._halt.set()
+            offsets = dict(self._position)
+            self._sent[barrier.epoch] = offsets
+            wal = getattr(self.source, "wal_position", None)
+            told = OperatorSnapshot(
+                self.name, barrier.checkpoint_id, offsets=offsets, watermark=self.watermark, wal_position=wal
+            )
+            return told, self.has_ended
+
+    def commit(self, epoch: int) -> None:
+        """An epoch counts: what is before it will not be asked for again."""
+        with self._lock:
+            offsets = self._sent.get(epoch)
+            self._sent = {other: kept for other, kept in self._sent.items() if other > epoch}
+        forget = getattr(self.source, "forget", None)
+        if forget is not None and offsets is not None:
+            forget(offsets)
+
+    def stop(self) -> None:
+        """Ends reading, soon."""
+        self._halt.set()
+
+    def join(self, timeout: float) -> bool:
+        """Waits for the thread; True if it has ended."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._halt.is_set():
+                batch = self.source.read()
+                if batch is not None:
+                    self._send(batch)
+                elif self.source.ended:
+                    self._end()
+                    return
+                else:
+                    self._halt.wait(_POLL_S)
+        except InboxClosed:
+            pass  # the job stops
+        except BaseException as error:
+            self._failed(self.name, error)
+
+    def _send(self, batch: pa.RecordBatch) -> None:
+        offsets, newest = self.source.offsets(), self._newest(batch)
+        places = self._outputs.make_ready(batch)
+        with self._lock:
+            if self._halt.is_set():
+                return  # behind the last barrier: these rows come again after a restart
+            self._outputs.put_all(places)
+            self._position = offsets
+            if newest is not None and (self.watermark is None or newest > self.watermark):
+                self.watermark = newest
+                self._outputs.broadcast(Mark(newest))
+
+    def _end(self) -> None:
+        with self._lock:
+            if not self._halt.is_set():
+                self._outputs.broadcast(Mark(TS_MAX))
+                self._outputs.broadcast(End())
+                self.has_ended = True
+
+    def _newest(self, batch: pa.RecordBatch) -> int | None:
+        """The watermark after a batch."""
+        if self._time is None:
+            return None
+        newest = pc.max(batch.column(self._time)).cast(pa.int64()).as_py()
+        return None if newest is None else saturate(newest - self._delay_us - 1)
