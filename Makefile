@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-full check bench java clean
+.PHONY: demo test test-full check bench java postgres clean
 
 $(READY): setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "lsmstate needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..."; exit 1; }
@@ -15,13 +15,16 @@ $(READY): setup.cfg pyproject.toml
 java:
 	@command -v java >/dev/null || .ci/apt-install openjdk-17-jre-headless
 
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || .ci/apt-install postgresql
+
 demo: $(READY) java
 	$(BIN)/lsmstate demo
 
-test: $(READY) java
+test: $(READY) java postgres
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not long'
 
-test-full: $(READY) java
+test-full: $(READY) java postgres
 	LSMSTATE_TEST_SIZE=full $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)

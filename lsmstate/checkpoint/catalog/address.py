@@ -92,6 +92,11 @@ class Address:
                 fs.create(path).close()
                 fs.sync_dir(_above(path))
 
+    def require_file(self, fs: FileSystem) -> None:
+        """Raises CatalogError if the file of SQLite is gone: who still has it open would write where nobody reads."""
+        if self.is_sqlite and fs.kind(self._url.database or "") is None:
+            raise CatalogError(f"catalog {self.label}: its file is gone. Bring it back, and open it again", "down")
+
     def scrubbed(self, text: str) -> str:
         """A text of the driver, in one line, without the credentials."""
         secrets = [str(self._url.password or "")]

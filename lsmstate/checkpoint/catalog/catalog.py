@@ -74,7 +74,7 @@ class Catalog:
         address = Address.parse(files, url)
         if address.is_sqlite:
             address.make_file(files)
-        session = Session(address)
+        session = Session(files, address)
         try:
             if not session.read(lambda connection: schema.is_present(connection, address.label)):
                 session.write(lambda connection: schema.settle(connection, address.label), alone=True)

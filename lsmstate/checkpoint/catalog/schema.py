@@ -28,22 +28,13 @@ MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _notes}
 
 
 def is_present(connection: Connection, label: str) -> bool:
-    """Whether the schema is there in the present version. Raises CatalogError if it is of a newer one."""
-    version = _version(connection)
-    if version is not None and version > VERSION:
-        raise CatalogError(
-            f"catalog {label}: its schema has version {version}, this lsmstate knows up to {VERSION}; nothing was "
-            "changed. Use the version of lsmstate that migrated it, or a newer one",
-            "newer",
-        )
-    return version == VERSION
+    """Whether the schema is there in the present version. Raises CatalogError if it is of a newer one, or of none."""
+    return _version(connection, label) == VERSION
 
 
 def settle(connection: Connection, label: str) -> None:
     """Makes the schema, or brings an older one to the present version. Requires: a write transaction."""
-    if is_present(connection, label):  # another was faster
-        return
-    version = _version(connection)
+    version = _version(connection, label)  # another may have been faster
     if version is None:
         METADATA.create_all(connection)
         connection.execute(insert(VERSIONS).values(id=_THE_ROW, version=VERSION))
@@ -53,7 +44,16 @@ def settle(connection: Connection, label: str) -> None:
     connection.execute(update(VERSIONS).values(version=VERSION))
 
 
-def _version(connection: Connection) -> int | None:
+def _version(connection: Connection, label: str) -> int | None:
     if not inspect(connection).has_table(VERSIONS.name):
         return None
-    return connection.execute(select(VERSIONS.c.version).where(VERSIONS.c.id == _THE_ROW)).scalar_one_or_none()
+    version = connection.execute(select(VERSIONS.c.version).where(VERSIONS.c.id == _THE_ROW)).scalar_one_or_none()
+    if version is None or version < 1:
+        raise CatalogError(f"catalog {label}: does not say which version its schema has. Restore a backup", "damaged")
+    if version > VERSION:
+        raise CatalogError(
+            f"catalog {label}: its schema has version {version}, this lsmstate knows up to {VERSION}; nothing was "
+            "changed. Use the version of lsmstate that migrated it, or a newer one",
+            "newer",
+        )
+    return version

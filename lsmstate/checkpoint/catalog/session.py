@@ -25,9 +25,10 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from iopool import FileSystem
 from lsmstate.checkpoint.catalog.address import WAIT_MS, Address
 from lsmstate.checkpoint.catalog.faults import CONFLICT, DOWN, told
-from lsmstate.errors import CatalogError, LsmStateError, StoreClosedError
+from lsmstate.errors import CatalogError, EpochError, FencedError, StoreClosedError
 
 T = TypeVar("T")
 
@@ -44,8 +45,8 @@ _POSTGRES_BEGIN = f"""SELECT set_config('lock_timeout', '{WAIT_MS}', true),
 class Session:
     """The way to the database of a catalog."""
 
-    def __init__(self, address: Address) -> None:
-        self.address = address
+    def __init__(self, fs: FileSystem, address: Address) -> None:
+        self._fs, self.address = fs, address
         self._engine = address.engine()
         if address.is_sqlite:
             event.listen(self._engine, "connect", _prepare_sqlite)
@@ -57,7 +58,8 @@ class Session:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` on one consistent view of all tables."""
-        return self._run(work, "BEGIN", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        isolation = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+        return self._run(work, "BEGIN", isolation, _POSTGRES_BEGIN)
 
     def write(self, work: Callable[[Connection], T], *, alone: bool = False) -> T:
         """Runs `work` in a transaction that is durable when this returns. `alone`: no other like it runs meanwhile."""
@@ -93,6 +95,7 @@ class Session:
                 raise StoreClosedError(f"catalog {self.address.label}: is closed; open it again")
             whole = False
             try:
+                self.address.require_file(self._fs)
                 connection = self._connected()
                 with self._watched(connection), connection.begin():
                     for statement in filter(None, begin):
@@ -100,7 +103,7 @@ class Session:
                     result = work(connection)
                 whole = True
                 return result
-            except (LsmStateError, ValueError):
+            except (EpochError, FencedError, ValueError):
                 whole = True  # `work` has refused, and was rolled back
                 raise
             finally:

@@ -20,9 +20,10 @@ HIDDEN = "***"
 
 _SECRET = r"password|passwd|passphrase|secret|credential|api[._-]?key|access[._-]?key|private[._-]?key|jaas"
 _SECRET_NAME = re.compile(rf"{_SECRET}|(?:^|[^a-z])(?:pwd|token|auth)(?:$|[^a-z])", re.IGNORECASE)
-_IN_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s'\"/@:]*):[^\s'\"]*@")
-_IN_QUERY = re.compile(rf"([?&;](?:[\w.-]*(?:{_SECRET})[\w.-]*|pwd|token)=)[^\s'\"&;]+", re.IGNORECASE)
-_IN_SQL = re.compile(rf"('[\w.-]*(?:{_SECRET}|token)[\w.-]*'\s*=\s*)'(?:[^']|'')*'", re.IGNORECASE)
+# the lengths are bounded, or a long text without a match would take time by its square
+_IN_URL = re.compile(r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"/@:]{0,256}):[^\s'\"]{0,1024}@")
+_IN_QUERY = re.compile(rf"([?&;](?:[\w.-]{{0,64}}(?:{_SECRET})[\w.-]{{0,64}}|pwd|token)=)[^\s'\"&;]+", re.IGNORECASE)
+_IN_SQL = re.compile(rf"('[\w.-]{{0,64}}(?:{_SECRET}|token)[\w.-]{{0,64}}'\s{{0,9}}=\s{{0,9}})'(?:[^']|'')*'", re.I)
 
 
 def escaped(text: str) -> str:

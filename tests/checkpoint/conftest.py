@@ -1,0 +1,31 @@
+"""What the tests of checkpoints share: a PostgreSQL server a process, and a new catalog on either database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.support.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server of this process. Whoever stops it starts it again."""
+    from tests.support.postgres import PostgresServer  # here, because most tests need no server
+
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a catalog that does not exist yet, once on SQLite and once on PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/home/of/catalog.db"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.schema()
