@@ -30,7 +30,11 @@ def show(out: Console, report: dict[str, Any]) -> None:
     fields(out, [pair for side in report["sides"] for pair in _side_pairs(side)])
     if report["epochs"]:
         heading(out, "Epochs that can be read: lsmstate.read_state(path, epoch=..., side=...)")
-        table(out, (">epoch", ">batch", "=begun", "=watermark", ">run"), [_epoch_cells(e) for e in report["epochs"]])
+        table(
+            out,
+            (">epoch", ">line", ">batch", "=begun", "=watermark", ">run"),
+            [_epoch_cells(e) for e in report["epochs"]],
+        )
     if report["by_partition"]:
         heading(out, f"Partitions at epoch {report['newest']['epoch']}, each a range of key hashes")
         columns = (">partition", ">left\nrows", ">right\nrows", ">files", ">size", "=event times\nfirst/last")
@@ -40,17 +44,22 @@ def show(out: Console, report: dict[str, Any]) -> None:
 def _summary(report: dict[str, Any]) -> list[tuple[str, str]]:
     left, right = report["sides"][:2]
     equal = [f"left {one} = right {other}" for one, other in zip(left["keys"], right["keys"], strict=False)]
-    readable = [epoch["epoch"] for epoch in report["epochs"] if epoch["error"] is None]
     pairs = [
         ("joins", f"{_HOWS[report['how']]}: {' and '.join(equal)}, {_meeting(report, left['time'], right['time'])}"),
         ("partitions", f"{report['partitions']:,}"),
         ("newest", _newest_text(report["newest"])),
         ("watermark", time_text(report["watermark_us"])),
         ("holds", _holds_text(report)),
-        ("readable", _with_batches(readable)),
+        ("readable", _with_batches(report["epochs"])),
         ("under way", _under_way_text(report["under_way"], report["partitions"])),
         ("runs", _runs_text(report["runs"])),
     ]
+    line = report["line"]
+    if line["starts_from"] is not None:
+        pairs.insert(3, ("line", _line_text(line)))
+    if report["left_behind"]:
+        told = [f"{epochs_text(each['epochs'])} of line {each['line']}" for each in report["left_behind"]]
+        pairs.append(("left behind", f"{', '.join(told)}: what came after the epoch that a newer line starts from"))
     damaged = [epoch["epoch"] for epoch in report["epochs"] if epoch["error"] is not None]
     if damaged:
         pairs.append(("DAMAGED", f"the barrier of {epochs_text(damaged)}: see `lsmstate verify`"))
@@ -72,14 +81,28 @@ def _newest_text(newest: dict[str, Any] | None) -> str:
     return f"epoch {newest['epoch']}, which is batch {newest['batch']} of Spark, begun {time_text(newest['begun_us'])}"
 
 
+def _line_text(line: dict[str, Any]) -> str:
+    starts = line["starts_from"]
+    told = f"{line['number']}, which starts from epoch {starts['epoch']} of line {starts['line']}"
+    return f"{told}, made {time_text(starts['made_us'])}: {starts['why']}"
+
+
 def _holds_text(report: dict[str, Any]) -> str:
     rows = count_text(report["rows"], "row")
     return f"{rows} in {count_text(report['files'], 'file')}, {size_text(report['file_bytes'])}"
 
 
-def _with_batches(epochs: Sequence[int]) -> str:
-    told = epochs_text(epochs)
-    return f"{told} ({epochs_text([epoch - 1 for epoch in epochs], 'batch', 'batches')})" if epochs else told
+def _with_batches(epochs: Sequence[dict[str, Any]]) -> str:
+    """The epochs that can be read, with Spark's batches, query by query."""
+    sound = [epoch for epoch in epochs if epoch["error"] is None]
+    if not sound:
+        return epochs_text([])
+    parts = []
+    for line in sorted({epoch["line"] for epoch in sound}):
+        mine = [epoch for epoch in sound if epoch["line"] == line]
+        batches = epochs_text([epoch["batch"] for epoch in mine], "batch", "batches")
+        parts.append(f"{epochs_text([epoch['epoch'] for epoch in mine])} ({batches})")
+    return "; ".join(parts)
 
 
 def _under_way_text(under_way: dict[str, Any] | None, partitions: int) -> str:
@@ -117,7 +140,7 @@ def _side_pairs(side: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _epoch_cells(epoch: dict[str, Any]) -> list[Cell]:
-    numbers = [str(epoch["epoch"]), str(epoch["batch"])]
+    numbers = [str(epoch["epoch"]), str(epoch["line"]), str(epoch["batch"])]
     if epoch["error"] is not None:
         return [*numbers, "DAMAGED: see `lsmstate verify`", "", ""]
     return [*numbers, time_text(epoch["begun_us"]), time_text(epoch["watermark_us"]), str(epoch["run"])]

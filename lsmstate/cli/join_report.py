@@ -13,9 +13,11 @@ from iopool import FileSystem
 from lsmstate.cli.state_report import describe_side
 from lsmstate.engine.identity import read_identity
 from lsmstate.errors import CorruptionError, SnapshotExpired
-from lsmstate.join.barrier import Barrier, candidates_of
+from lsmstate.join.barrier import Barrier
+from lsmstate.join.candidates import candidates_of
 from lsmstate.join.history import History, history_of
 from lsmstate.join.home import RUNS, Home
+from lsmstate.join.lines import Line
 from lsmstate.join.reading import job_of
 from lsmstate.join.spec import SIDES, Job
 from lsmstate.manifest.log import ManifestLog
@@ -48,7 +50,7 @@ def describe(fs: FileSystem, path: str) -> dict[str, Any]:
         "match": job.kind.match,
         "how": job.kind.how,
         "within": {"lower_us": job.kind.lower_us, "upper_us": job.kind.upper_us},
-        "newest": None if barrier is None else _begun(barrier),
+        "newest": None if barrier is None else _begun(barrier, history.line),
         "watermark_us": None if barrier is None else barrier.watermark,
         "rows": sum(run.rows for side in range(len(SIDES)) for run in _runs(versions, side)),
         "files": sum(len(version.files) for version in versions),
@@ -58,6 +60,8 @@ def describe(fs: FileSystem, path: str) -> dict[str, Any]:
         "epochs": _epochs(history),
         "under_way": _under_way(home, job, history),
         "runs": _query_runs(home),
+        "line": _line(history.line),
+        "left_behind": [{"line": line, "epochs": epochs} for line, epochs in history.left_behind.items()],
     }
 
 
@@ -75,17 +79,30 @@ def _version(home: Home, job: Job, partition: int, name: str) -> Version:
     return ManifestLog(home.fs, path, identity.store_id, len(job.state_sides)).read(name).version
 
 
-def _begun(barrier: Barrier) -> dict[str, Any]:
-    """An epoch as its barrier tells. Spark counts batches from 0, we count epochs from 1."""
+def _begun(barrier: Barrier, line: Line) -> dict[str, Any]:
+    """An epoch as its barrier tells. Spark counts batches from 0 for each query, we count epochs from 1."""
     return {
         "epoch": barrier.epoch,
-        "batch": barrier.epoch - 1,
+        "line": barrier.line,
+        "batch": line.batch(barrier.epoch),
         "parent_epoch": barrier.parent_epoch,
         "watermark_us": barrier.watermark,
         "late_watermark_us": barrier.late_watermark,
         "begun_us": barrier.timestamp_ms * 1000,
         "run": barrier.run,
     }
+
+
+def _place(epoch: int, line: Line) -> dict[str, Any]:
+    return {"line": line.at(epoch).number, "batch": line.batch(epoch)}
+
+
+def _line(line: Line) -> dict[str, Any]:
+    """The newest history, and where it starts from."""
+    starts = None
+    if line.before is not None:
+        starts = {"line": line.before.number, "epoch": line.epoch, "made_us": line.timestamp_ms * 1000, "why": line.why}
+    return {"number": line.number, "base": line.base, "starts_from": starts}
 
 
 def _runs(versions: Sequence[Version], side: int | None = None) -> list[RunRef]:
@@ -124,10 +141,10 @@ def _partition(number: int, candidate: str, version: Version) -> dict[str, Any]:
 
 def _epochs(history: History) -> list[dict[str, Any]]:
     """The epochs that can be read; and those that could be, but for a damaged barrier."""
-    found = {epoch: {**_begun(history.barriers[epoch]), "error": None} for epoch in history.readable}
+    found = {epoch: {**_begun(history.barriers[epoch], history.line), "error": None} for epoch in history.readable}
     blank = dict.fromkeys(("parent_epoch", "watermark_us", "late_watermark_us", "begun_us", "run"))
     for epoch, error in history.damaged.items():
-        found[epoch] = {"epoch": epoch, "batch": epoch - 1, **blank, "error": str(error)}
+        found[epoch] = {"epoch": epoch, **_place(epoch, history.line), **blank, "error": str(error)}
     return [found[epoch] for epoch in sorted(found)]
 
 
@@ -136,9 +153,10 @@ def _under_way(home: Home, job: Job, history: History) -> dict[str, Any] | None:
     barrier = history.under_way
     if barrier is None:
         return None
-    found = [candidates_of(home, partition, barrier.epoch) for partition in range(job.partitions)]
+    line = history.line
+    found = [candidates_of(home, partition, barrier.epoch, line) for partition in range(job.partitions)]
     return {
-        **_begun(barrier),
+        **_begun(barrier, line),
         "finished": [partition for partition, (good, _) in enumerate(found) if good],
         "waiting": [partition for partition, (good, _) in enumerate(found) if not good],
         "damaged": [path for good, bad in found if not good for path in bad],

@@ -51,8 +51,8 @@ def show(out: Console, report: dict[str, Any]) -> None:
             told = "a new state: nothing was committed yet"
         pairs = [("checked", told), ("OK", "every checksum and every invariant holds")]
         if report.get("under_way") is not None:
-            epoch = report["under_way"]
-            not_yet = f"epoch {epoch} (batch {epoch - 1}): some partitions have not finished it, so it was not checked"
+            epoch, batch = report["under_way"], report["under_way_batch"]
+            not_yet = f"epoch {epoch} (batch {batch}): some partitions have not finished it, so it was not checked"
             pairs.insert(1, ("not yet", not_yet))
         fields(out, pairs)
         return

@@ -51,6 +51,7 @@ def check(fs: FileSystem, path: str) -> dict[str, Any]:
         "job": job.name if job else None,
         "partitions": known.partitions if known else None,
         "under_way": verdict.under_way,
+        "under_way_batch": verdict.batch,
     }
 
 
@@ -94,7 +95,7 @@ def _begun(home: Home) -> list[int]:
 
 def _advice(path: str, verdict: Verdict, whole: Sequence[int], problems: Sequence[Problem]) -> list[str]:
     if verdict.torn is not None and all(problem.epochs == (verdict.torn,) for problem in problems):
-        batch = verdict.torn - 1
+        batch = verdict.batch
         return [
             f"Epoch {verdict.torn} is not complete. Start the query: if Spark has not finished batch {batch}, it does "
             "it again, and all is well.",

@@ -1,8 +1,11 @@
 """The home of a join: one directory, shared by the driver and all tasks.
 
     JOB                       what the state is bound to: job, partitions, sides, interval
-    runs/NUMBER               each run of the query that has worked here, in order; an older one gives up
+    lines/NUMBER              each history after the first: the epoch that it starts from (lines.py)
+    runs/NUMBER               each run of a query that has worked here, in order; an older one gives up (runs.py)
     barriers/LINE-EPOCH       the barrier of each epoch (barrier.py)
+    checkpoints/              checkpoints that a catalog knows (spark/checkpoints.py)
+    locks/PARTITION           held by whoever retires epochs of a partition, and while a line is made
     ticks/NUMBER              asks for a batch without data
     p-00000/ ...              a state of the engine for each partition, a range of key hashes
 
@@ -13,25 +16,26 @@ ever reads half of one.
 from __future__ import annotations
 
 import contextlib
-import platform
 import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from iopool import FileSystem
-from lsmstate.errors import CorruptionError, FencedError, LsmStateError, NotAStateError, SchemaError
+from iopool import FileLock, FileSystem
+from lsmstate.errors import CorruptionError, NotAStateError, SchemaError
 from lsmstate.join.spec import Job, JoinSpec, differences
 from lsmstate.manifest import names
 from lsmstate.manifest.codec import DOCUMENT_MAX_BYTES, decode, encode
 
 JOB = "JOB"
 RUNS = "runs"
+LINES = "lines"
 BARRIERS = "barriers"
 TICKS = "ticks"
+CHECKPOINTS = "checkpoints"
 _DRAFTS = "drafts"
-_DIRS = (BARRIERS, _DRAFTS, RUNS, TICKS)
-_RUNS_KEPT = 100
+_LOCKS = "locks"
+_DIRS = (BARRIERS, _DRAFTS, LINES, _LOCKS, RUNS, TICKS)
 _PARTITION = re.compile(r"p-([0-9]{5})")
 
 
@@ -97,6 +101,15 @@ class Home:
         with contextlib.suppress(FileNotFoundError):
             self.fs.unlink(f"{self.path}/{directory}/{name}")
 
+    def lock(self, partition: int) -> FileLock | None:
+        """Held while epochs of a partition are retired, and while a line is made; None if another holds it."""
+        path = f"{self.path}/{_LOCKS}"
+        try:
+            return self.fs.lock(f"{path}/{partition:05d}")
+        except FileNotFoundError:  # made before there were locks, or a copy that lost an empty directory
+            self.fs.make_dir(path)
+            return self.fs.lock(f"{path}/{partition:05d}")
+
     # ---- the job
 
     def bind(self, spec: JoinSpec) -> None:
@@ -142,54 +155,6 @@ class Home:
             self.fs.make_dir(f"{self.path}/{name}")
         self.fs.sync_dir(self.path)
         self.publish("", JOB, spec.describe())
-
-    # ---- runs
-
-    def enter_run(self, query: str, run: str, epoch: int) -> int:
-        """The number of this run of the query; registers it if it is new.
-
-        Raises FencedError if a newer run works here, and LsmStateError if another query does, or if the state does not
-        belong to the checkpoint of this one.
-        """
-        while True:
-            numbers = self._run_numbers()
-            last = self._run(numbers[-1]) if numbers else None
-            if last is None:
-                self._check_first(epoch)
-            elif last["query"] != query:
-                raise LsmStateError(
-                    f"{self.path}: the state belongs to query {last['query']}, this is query {query}. Two queries "
-                    "cannot share a state. If the checkpoint was deleted: bring it back, or delete the state too"
-                )
-            elif last["run"] == run:
-                self.settle(RUNS)
-                return numbers[-1]
-            elif any(self._run(number)["run"] == run for number in numbers[:-1]):
-                raise FencedError(f"{self.path}: run {run} was replaced by run {last['run']} of the same query")
-            number = numbers[-1] + 1 if numbers else 1
-            if self.publish(RUNS, f"{number:08d}", {"query": query, "run": run}):
-                for old in numbers[:-_RUNS_KEPT]:
-                    self.remove(RUNS, f"{old:08d}")
-
-    def _run_numbers(self) -> list[int]:
-        try:
-            return self.numbers(RUNS)
-        except FileNotFoundError:
-            raise LsmStateError(
-                f"{self.path}: is not there on host {platform.node()}: state= must name a directory that the driver, "
-                "all executors and, with Spark Connect, the client share; or the state was deleted: then bring it back"
-            ) from None
-
-    def _run(self, number: int) -> dict[str, Any]:
-        return self.read(RUNS, f"{number:08d}") or {"run": None, "query": None}
-
-    def _check_first(self, epoch: int) -> None:
-        if epoch != 1:
-            raise LsmStateError(
-                f"{self.path}: the state is new, but the query is at batch {epoch - 1}: the state was deleted or "
-                "moved, or batches before were never evaluated (foreachBatch has to evaluate each). Bring the state "
-                "back, or start the query with a new checkpointLocation"
-            )
 
 
 def is_home(fs: FileSystem, path: str) -> bool:

@@ -82,13 +82,22 @@ def state_at(fs: FileSystem, path: str, epoch: int | None) -> EpochState:
     history = history_of(home, job.partitions)
     if epoch is None:
         epoch = _newest(path, history)
+    readable_epoch(path, history, epoch)
+    return EpochState(home, epoch, history.candidates[epoch], history.barriers[epoch], job)
+
+
+def readable_epoch(path: str, history: History, epoch: int) -> None:
+    """Raises unless an epoch can be read, and says why it cannot."""
     if epoch in history.damaged:
         raise history.damaged[epoch]
-    if epoch not in history.readable:
-        known = ", ".join(map(str, history.readable)) or "none yet"
-        why = "is not complete" if epoch in history.barriers else "does not exist, or was retired"
-        raise EpochError(f"{path}: epoch {epoch} {why}; those that can be read are: {known}")
-    return EpochState(home, epoch, history.candidates[epoch], history.barriers[epoch], job)
+    if epoch in history.readable:
+        return
+    known = ", ".join(map(str, history.readable)) or "none yet"
+    why = "is not complete" if epoch in history.barriers else "does not exist, or was retired"
+    behind = [line for line, epochs in history.left_behind.items() if epoch in epochs]
+    if behind and epoch not in history.barriers:
+        why = f"was left behind with line {behind[-1]}, when the state was taken back to epoch {history.line.epoch}"
+    raise EpochError(f"{path}: epoch {epoch} {why}; those that can be read are: {known}")
 
 
 def _newest(path: str, history: History) -> int:

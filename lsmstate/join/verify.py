@@ -14,9 +14,11 @@ from lsmstate.engine import StateStore
 from lsmstate.engine.identity import read_identity
 from lsmstate.engine.verify import STUMBLES, Problem
 from lsmstate.errors import CorruptionError, LsmStateError, SchemaError
-from lsmstate.join.barrier import LINE, Barrier, barrier_path, candidates_of, has_all
+from lsmstate.join.barrier import Barrier, barrier_path
+from lsmstate.join.candidates import candidates_of, has_all
 from lsmstate.join.history import History, history_of
 from lsmstate.join.home import JOB, RUNS, Home
+from lsmstate.join.lines import Line, newest_line
 from lsmstate.join.partition import hash_range
 from lsmstate.join.spec import Job
 from lsmstate.manifest import names
@@ -30,7 +32,7 @@ class Verdict:
     """What is wrong, and what was looked at: the epochs that can be read, and their files.
 
     under_way: the newest epoch if it is not complete, and so was not looked at. torn: the same one, if nothing but
-    damaged manifests keeps it from being complete.
+    damaged manifests keeps it from being complete. batch: the batch of Spark that it is.
     """
 
     problems: list[Problem]
@@ -38,11 +40,15 @@ class Verdict:
     files: int
     under_way: int | None
     torn: int | None
+    batch: int | None = None
 
 
 def verify(home: Home, job: Job, progress: Progress) -> Verdict:
-    """All problems of the epochs that can be read, of the barriers between them, and of the runs."""
-    prepared = _newest_prepared(home, job)
+    """All problems of the epochs that can be read, of the barriers between them, and of the runs and lines."""
+    try:
+        prepared = _newest_prepared(home, job, newest_line(home))
+    except CorruptionError as error:  # then nobody knows which epochs count
+        return Verdict([Problem(error.path, str(error), ())], [], 0, None, None)
     history = history_of(home, job.partitions)
     torn = _torn(home, job, history)
     problems = [*_check_barriers(home, history, prepared), *_check_runs(home, history)]
@@ -63,7 +69,9 @@ def verify(home: Home, job: Job, progress: Progress) -> Verdict:
     problems += [Problem(path, "damaged, or torn by a crash", (now.begun[-1],)) for path in sorted(torn)]
     epochs = [epoch for epoch in history.readable if epoch >= now.first]
     under_way = now.under_way.epoch if now.under_way else None
-    return Verdict(_still_there(problems, now), epochs, sum(files.values()), under_way, under_way if torn else None)
+    batch = None if under_way is None else now.line.batch(under_way)
+    still, looked_at = _still_there(problems, now), sum(files.values())
+    return Verdict(still, epochs, looked_at, under_way, under_way if torn else None, batch)
 
 
 def _still_there(problems: list[Problem], now: History) -> list[Problem]:
@@ -84,10 +92,10 @@ def _check_barriers(home: Home, history: History, prepared: int) -> Iterator[Pro
     newest = begun[-1] if begun else 0
     if prepared > newest:
         what = "the file is missing, though partitions have finished this epoch"
-        yield Problem(barrier_path(home, prepared), what, (prepared,))
+        yield Problem(barrier_path(home, prepared, history.line), what, (prepared,))
     surely_kept = history.first if prepared <= newest and newest in history.barriers else newest
     for before, epoch in zip([None, *begun], begun, strict=False):
-        path = barrier_path(home, epoch)
+        path = barrier_path(home, epoch, history.line)
         if epoch in history.damaged:
             lost = tuple(e for e in (before, epoch) if e is not None and e not in history.readable)
             yield Problem(path, str(history.damaged[epoch]), lost)
@@ -95,7 +103,7 @@ def _check_barriers(home: Home, history: History, prepared: int) -> Iterator[Pro
         barrier = history.barriers[epoch]
         parent = barrier.parent_epoch
         if parent is not None and parent not in begun and parent >= (before or surely_kept):
-            yield Problem(barrier_path(home, parent), "the file is missing", (parent,))
+            yield Problem(barrier_path(home, parent, history.line), "the file is missing", (parent,))
         elif before is not None and parent != before:
             named = "no epoch" if parent is None else f"epoch {parent}"
             yield Problem(path, f"it builds on {named}, not on epoch {before}, the one before it", (epoch,))
@@ -123,11 +131,15 @@ def _check_runs(home: Home, history: History) -> Iterator[Problem]:
         except CorruptionError as error:
             yield Problem(error.path, str(error), ())
             continue
+        path = f"{home.path}/{RUNS}/{number:08d}"
         if body is not None and not all(isinstance(body.get(name), str) for name in ("query", "run")):
-            yield Problem(f"{home.path}/{RUNS}/{number:08d}", "it names no query, or no run", ())
+            yield Problem(path, "it names no query, or no run", ())
+        line = 1 if body is None else body.get("line", 1)
+        if type(line) is not int or line > history.line.number:
+            yield Problem(path, "it works on a line that is not there", ())
 
 
-def _newest_prepared(home: Home, job: Job) -> int:
+def _newest_prepared(home: Home, job: Job, line: Line) -> int:
     """The newest epoch that any partition has a candidate of; 0 if none has."""
     newest = 0
     for partition in range(job.partitions):
@@ -135,8 +147,8 @@ def _newest_prepared(home: Home, job: Job) -> int:
             listed = home.fs.list_dir(f"{home.partition(partition)}/{names.MANIFEST_DIR}")
         except (FileNotFoundError, NotADirectoryError):
             continue
-        parsed = (names.parse(name) for name in listed)
-        newest = max([newest, *(name.epoch for name in parsed if name is not None and name.line == LINE)])
+        parsed = [name for name in map(names.parse, listed) if name is not None]
+        newest = max([newest, *(name.epoch for name in parsed if name.line == line.at(name.epoch).number)])
     return newest
 
 
@@ -146,7 +158,7 @@ def _torn(home: Home, job: Job, history: History) -> set[str]:
     found: set[str] = set()
     if barrier is not None:
         for partition in range(job.partitions):
-            good, damaged = candidates_of(home, partition, barrier.epoch)
+            good, damaged = candidates_of(home, partition, barrier.epoch, history.line)
             found |= set() if good else set(damaged)
     return found
 
@@ -197,7 +209,7 @@ def _check_versions(
             version = log.read(name).version
         except (LsmStateError, OSError):
             continue  # told already
-        if (version.epoch, version.line) != (epoch, LINE):
+        if (version.epoch, version.line) != (epoch, history.line.at(epoch).number):
             yield Problem(f"{log.directory}/{name}", "it is of another epoch than its name says", (epoch,))
         if version.watermark != history.barriers[epoch].watermark:
             yield Problem(f"{log.directory}/{name}", "its watermark is not that of the barrier", (epoch,))

@@ -19,10 +19,10 @@ _PROPERTIES = ("streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of one task. Epochs count from 1, Spark's batches from 0."""
+    """The place of one task. Spark counts batches from 0, for each query anew."""
 
     partition: int
-    epoch: int
+    batch: int
     query: str
     run: str
 
@@ -44,7 +44,7 @@ class Place:
             )
         if context.partitionId() >= spec.partitions:
             raise _shifted(spec)
-        return cls(context.partitionId(), int(batch) + 1, query, run)
+        return cls(context.partitionId(), int(batch), query, run)
 
     def check_rows(self, spec: JoinSpec, chunk: pa.Table) -> None:
         """Raises if rows of another partition arrive: then Spark has renumbered the tasks."""

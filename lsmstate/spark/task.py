@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from iopool import LocalFileSystem, WorkerPool
 from lsmstate.engine import StateStore
-from lsmstate.join.barrier import Barrier, barrier_of, retire_barriers
+from lsmstate.join.barrier import Barrier, barrier_of, retire_barriers, retiring
 from lsmstate.join.home import Home
 from lsmstate.join.late import AHEAD, LATE, Sorted, as_kept, sort_out
 from lsmstate.join.matchings import matching_of
+from lsmstate.join.runs import Run, enter_run
 from lsmstate.join.shape import LATE_SIDES, Columns
 from lsmstate.join.spec import SIDES, JoinSpec
 from lsmstate.keys import saturate
@@ -94,8 +95,8 @@ def run_task(spec: JoinSpec, wiring: Wiring, batches: Batches) -> Batches:
     place = Place.here(spec)
     mine = worker()
     home = Home(mine.fs, spec.path)
-    run = home.enter_run(place.query, place.run, place.epoch)
-    barrier = barrier_of(home, spec, place.epoch, run)
+    run = enter_run(home, place.query, place.run, place.batch)
+    barrier = barrier_of(home, spec, run.epoch(place.batch), run)
     out = wiring.result_schema()
     with StateStore.open_candidate(
         home.partition(place.partition),
@@ -150,14 +151,14 @@ def _results(
                 judged = before if late is None else late
                 if spec.keeps_late and judged is not None and aside.num_rows:
                     kept = LATE_SIDES[side]
-                    store.append(kept, as_kept(store.sides[kept], aside, reason, judged, place.epoch))
+                    store.append(kept, as_kept(store.sides[kept], aside, reason, judged, barrier.epoch))
             if rows.living.num_rows:
                 yield from matching.process(side, rows.living)
             if rows.unkeyed.num_rows and spec.kind.comes_alone(side):
                 yield from matching.alone(side, rows.unkeyed)
     if barrier.watermark is not None:
         yield from matching.advance(barrier.watermark)
-    matching.seal(place.epoch)
+    matching.seal(barrier.epoch)
 
 
 def _timed(batches: Batches, tally: Tally) -> Batches:
@@ -172,19 +173,22 @@ def _timed(batches: Batches, tally: Tally) -> Batches:
 
 
 def _finish(
-    home: Home, store: StateStore, barrier: Barrier, place: Place, tally: Tally, spec: JoinSpec, run: int
+    home: Home, store: StateStore, barrier: Barrier, place: Place, tally: Tally, spec: JoinSpec, run: Run
 ) -> dict[str, Any]:
     """Makes the epoch durable and retires old ones; gives the acknowledgement."""
-    meta = {"run": run, "max_ts": tally.max_ts, "rows": tally.rows_in}
-    candidate = store.prepare(place.epoch, meta=meta)
-    store.retire(barrier.min_epoch)
-    if place.partition == 0:
-        retire_barriers(home, barrier.min_epoch)
+    meta = {"run": run.number, "max_ts": tally.max_ts, "rows": tally.rows_in}
+    candidate = store.prepare(barrier.epoch, meta=meta)
+    with retiring(home, barrier, place.partition) as may_retire:
+        if may_retire:
+            store.retire(barrier.min_epoch)
+            if place.partition == 0:
+                retire_barriers(home, barrier.min_epoch)
     stats = store.stats()
     return {
         "partition": place.partition,
         "partitions": spec.partitions,
-        "epoch": place.epoch,
+        "epoch": barrier.epoch,
+        "line": barrier.line,
         "candidate": candidate,
         "rows_in": tally.rows_in,
         "rows_out": tally.rows_out,

@@ -19,6 +19,7 @@ from iopool import FileSystem, LocalFileSystem
 from lsmstate.errors import LsmStateError
 from lsmstate.join.barrier import epochs_begun, moves_on
 from lsmstate.join.home import TICKS, Home
+from lsmstate.join.lines import newest_line
 from lsmstate.join.pace import Pace
 from lsmstate.join.reading import job_of
 
@@ -97,8 +98,9 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_progress_is_not_asynchronous(self, home: Home) -> None:
         """Spark commits to its sources before it runs a further batch, unless it tracks its progress asynchronously."""
-        newest = max(epochs_begun(home), default=0)
-        if self._newest is not None and newest > max(self._newest, 1) and not self._committed:
+        line = newest_line(home)
+        newest = max(epochs_begun(home, line), default=0)
+        if self._newest is not None and newest > max(self._newest, line.base + 1) and not self._committed:
             raise LsmStateError(
                 f"{self._path}: the query tracks its progress asynchronously, so that after a restart its checkpoint "
                 "would be older than the state: remove the option asyncProgressTrackingEnabled, and restart the "

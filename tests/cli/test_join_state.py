@@ -13,6 +13,7 @@ from lsmstate.engine import verify as engine_verify
 from lsmstate.join import verify as join_verify
 from lsmstate.join.history import History
 from lsmstate.join.home import Home
+from lsmstate.join.runs import enter_run
 from tests.cli.conftest import JOIN_LAST as LAST
 from tests.cli.conftest import Run
 from tests.cli.test_hostile import visible
@@ -56,7 +57,7 @@ def test_inspect_json_has_the_documented_parts(run: Run, sound_join: JoinHome) -
     told = run("inspect", sound_join.path, "--json").json
     assert {*told} == {
         *("schema", "path", "job", "partitions", "within", "newest", "watermark_us", "rows", "files", "file_bytes"),
-        *("sides", "by_partition", "epochs", "under_way", "runs", "match", "how"),
+        *("sides", "by_partition", "epochs", "under_way", "runs", "match", "how", "line", "left_behind"),
     }
     assert (told["schema"], told["path"], told["job"]) == ("lsmstate.inspect-join/1", str(sound_join.path), "ads")
     assert told["within"] == {"lower_us": -5 * SECOND_US, "upper_us": 3600 * SECOND_US}
@@ -96,6 +97,7 @@ def test_sound_join_is_exit_code_0(run: Run, sound_join: JoinHome) -> None:
         "job": "ads",
         "partitions": 3,
         "under_way": None,
+        "under_way_batch": None,
     }
 
 
@@ -240,7 +242,7 @@ def test_hostile_names_are_escaped(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "[i]home\x1b[5m"
     spec = join_spec(str(path), job="[red]job\x1b[2J\u202e", title="[b]title\n\x9b31m")
     join = JoinHome(path, spec).epochs(2)
-    join.home.enter_run(QUERY, "run\x1b]0;title\x07", 2)
+    enter_run(join.home, QUERY, "run\x1b]0;title\x07", 1)
     out = run("inspect", path).out + run("verify", path).out + run("verify", join.partition(0)).out
     join.sstable(0, 2).unlink()
     out += run("verify", path).out

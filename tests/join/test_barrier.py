@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 from lsmstate import CorruptionError, EpochError, LsmStateError, StateStore
-from lsmstate.join.barrier import Barrier, barrier_of, candidates_of, epochs_begun, read_barrier
+from lsmstate.join.barrier import Barrier, barrier_of, epochs_begun, read_barrier
+from lsmstate.join.candidates import candidates_of
 from lsmstate.join.home import Home
 from lsmstate.join.pace import Pace
+from lsmstate.join.runs import enter_run
 from tests.support.join_home import DELAY_US, QUERY, SECOND_US, JoinHome, join_spec
 from tests.support.simfs import SimFileSystem
 
@@ -60,7 +62,7 @@ def finish(join: JoinHome, epoch: int, left_s: int | None = None, right_s: int |
 def test_first_barrier_has_no_parent_and_no_watermark(join: JoinHome) -> None:
     barrier = join.barrier(1)
     assert (barrier.epoch, barrier.min_epoch, barrier.parent_epoch, barrier.parents) == (1, 1, None, ())
-    assert (barrier.watermark, barrier.late_watermark, barrier.run) == (None, None, join.run)
+    assert (barrier.watermark, barrier.late_watermark, barrier.run) == (None, None, join.run.number)
     assert barrier.parent(0) is None
     assert epochs_begun(join.home) == [1]
 
@@ -188,8 +190,10 @@ def test_names_that_only_look_like_barriers_are_left_alone(join: JoinHome) -> No
 def test_checkpoint_that_is_older_than_the_state_is_refused(join: JoinHome) -> None:
     join.epochs(3)
     with pytest.raises(LsmStateError, match="the checkpoint is older than the state"):
-        barrier_of(join.home, join.spec, 2, join.home.enter_run(QUERY, "run-2", 2))
-    assert barrier_of(join.home, join.spec, 3, join.run + 1).epoch == 3  # Spark runs its last batch again
+        barrier_of(join.home, join.spec, 2, enter_run(join.home, QUERY, "run-2", 1))
+    assert (
+        barrier_of(join.home, join.spec, 3, replace(join.run, number=2)).epoch == 3
+    )  # Spark runs its last batch again
 
 
 # ---- the watermark
@@ -265,11 +269,11 @@ def test_partition_that_is_gone_is_not_started_anew_empty(join: JoinHome) -> Non
 
 def test_candidate_of_the_newest_run_counts(join: JoinHome) -> None:
     join.epochs(2)
-    join.run = join.home.enter_run(QUERY, "another run", 2)
+    before, join.run = join.run, enter_run(join.home, QUERY, "another run", 1)
     repeated = join.epoch(2)
-    join.run -= 1
+    now, join.run = join.run, before
     zombies = [join.epoch(2) for _ in range(3)]  # of the run that was replaced, coming late
-    join.run += 1
+    join.run = now
     assert join.barrier(3).parents == tuple(repeated)
     assert all(set(zombie).isdisjoint(repeated) for zombie in zombies)
 

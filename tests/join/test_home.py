@@ -9,6 +9,7 @@ import pytest
 from lsmstate import CorruptionError, FencedError, LsmStateError, NotAStateError, SchemaError
 from lsmstate.join.home import Home, home_of, is_home
 from lsmstate.join.pace import Pace
+from lsmstate.join.runs import enter_run
 from lsmstate.manifest.codec import encode
 from tests.support.join_home import QUERY, RUN, JoinHome, join_spec
 from tests.support.simfs import SimFileSystem
@@ -94,37 +95,37 @@ def test_directory_of_somebody_else_is_no_home(tree: dict[str, bytes | None]) ->
 
 
 def test_all_tasks_of_a_run_get_its_number(home: Home) -> None:
-    assert [home.enter_run(QUERY, RUN, epoch) for epoch in (1, 1, 2)] == [1, 1, 1]
+    assert [enter_run(home, QUERY, RUN, batch).number for batch in (0, 0, 1)] == [1, 1, 1]
 
 
 def test_next_run_of_the_query_gets_the_next_number(home: Home) -> None:
-    home.enter_run(QUERY, "one", 1)
-    assert home.enter_run(QUERY, "two", 4) == 2
-    assert home.enter_run(QUERY, "two", 5) == 2
+    enter_run(home, QUERY, "one", 0)
+    assert enter_run(home, QUERY, "two", 3).number == 2
+    assert enter_run(home, QUERY, "two", 4).number == 2
 
 
 def test_replaced_run_is_fenced(home: Home) -> None:
-    home.enter_run(QUERY, "one", 1)
-    home.enter_run(QUERY, "two", 1)
+    enter_run(home, QUERY, "one", 0)
+    enter_run(home, QUERY, "two", 0)
     with pytest.raises(FencedError, match="run one was replaced by run two"):
-        home.enter_run(QUERY, "one", 2)
+        enter_run(home, QUERY, "one", 1)
 
 
 def test_other_query_is_refused(home: Home) -> None:
-    home.enter_run(QUERY, RUN, 1)
+    enter_run(home, QUERY, RUN, 0)
     with pytest.raises(LsmStateError, match=f"belongs to query {QUERY}, this is query other"):
-        home.enter_run("other", "run", 1)
+        enter_run(home, "other", "run", 0)
     assert home.listed("runs") == ["00000001"]
 
 
 def test_state_that_was_deleted_is_missed(home: Home) -> None:
     with pytest.raises(LsmStateError, match="the state is new, but the query is at batch 6: the state was deleted"):
-        home.enter_run(QUERY, RUN, 7)
+        enter_run(home, QUERY, RUN, 6)
     assert home.listed("runs") == []
 
 
 def test_damaged_run_is_not_passed_over(home: Home) -> None:
-    home.enter_run(QUERY, "one", 1)
+    enter_run(home, QUERY, "one", 0)
     path = f"{PATH}/runs/00000001"
     data = home.fs.read(path, 1 << 20)
     home.fs.unlink(path)
@@ -132,14 +133,14 @@ def test_damaged_run_is_not_passed_over(home: Home) -> None:
     file.write([data[:-3]])
     file.close()
     with pytest.raises(CorruptionError, match="runs/00000001"):
-        home.enter_run(QUERY, "two", 2)
+        enter_run(home, QUERY, "two", 1)
 
 
 def test_old_runs_are_removed_and_numbers_go_on(home: Home) -> None:
     for number in range(1, 131):
-        assert home.enter_run(QUERY, f"run {number}", 1) == number
+        assert enter_run(home, QUERY, f"run {number}", 0).number == number
     assert len(home.listed("runs")) < 110
-    assert home.enter_run(QUERY, "run 130", 1) == 130
+    assert enter_run(home, QUERY, "run 130", 0).number == 130
 
 
 def test_copy_that_has_lost_its_empty_directories_is_mended(home: Home, fs: SimFileSystem) -> None:
@@ -151,9 +152,9 @@ def test_copy_that_has_lost_its_empty_directories_is_mended(home: Home, fs: SimF
     file.close()
     again = Home(copy, PATH)
     again.bind(join_spec(PATH))
-    assert again.enter_run(QUERY, RUN, 1) == 1
+    assert enter_run(again, QUERY, RUN, 0).number == 1
 
 
 def test_host_that_does_not_see_the_state_is_named(fs: SimFileSystem) -> None:
     with pytest.raises(LsmStateError, match=r"is not there on host .* that the driver, all executors"):
-        Home(fs, "/elsewhere").enter_run(QUERY, RUN, 1)
+        enter_run(Home(fs, "/elsewhere"), QUERY, RUN, 0)

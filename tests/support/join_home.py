@@ -11,11 +11,12 @@ import pyarrow as pa
 from iopool import FileSystem, LocalFileSystem
 from lsmstate import Options, Side, StateStore
 from lsmstate.hashing import hash_keys
-from lsmstate.join.barrier import Barrier, barrier_of, retire_barriers
+from lsmstate.join.barrier import Barrier, barrier_of, retire_barriers, retiring
 from lsmstate.join.home import Home
 from lsmstate.join.kinds import INTERVAL, Kind
 from lsmstate.join.pace import Pace
 from lsmstate.join.partition import partition_of
+from lsmstate.join.runs import enter_run
 from lsmstate.join.spec import JoinSpec
 from lsmstate.manifest.codec import decode, encode
 
@@ -51,11 +52,13 @@ def join_spec(
 class JoinHome:
     """A join at work."""
 
-    def __init__(self, path: Path | str, spec: JoinSpec | None = None, *, fs: FileSystem | None = None) -> None:
+    def __init__(
+        self, path: Path | str, spec: JoinSpec | None = None, *, fs: FileSystem | None = None, query: str = QUERY
+    ) -> None:
         self.spec = spec or join_spec(str(path))
         self.home = Home(fs or LocalFileSystem(), str(path))
         self.home.bind(self.spec)
-        self.run = self.home.enter_run(QUERY, RUN, 1)
+        self.run = enter_run(self.home, query, RUN if query == QUERY else f"run of {query}", 0)
 
     @property
     def path(self) -> Path:
@@ -84,11 +87,13 @@ class JoinHome:
                     count[side] = mine.num_rows
             if barrier.watermark is not None:
                 store.advance_watermark(barrier.watermark)
-            name = store.prepare(epoch, meta={"run": self.run, "max_ts": newest, "rows": count})
+            name = store.prepare(epoch, meta={"run": self.run.number, "max_ts": newest, "rows": count})
             if retire:
-                store.retire(barrier.min_epoch)
-        if retire and partition == 0:
-            retire_barriers(self.home, barrier.min_epoch)
+                with retiring(self.home, barrier, partition) as may:
+                    assert may
+                    store.retire(barrier.min_epoch)
+                    if partition == 0:
+                        retire_barriers(self.home, barrier.min_epoch)
         return name
 
     def epoch(self, epoch: int, partitions: Iterable[int] | None = None, sides: Sequence[int] = (0, 1)) -> list[str]:
