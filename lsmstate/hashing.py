@@ -1,6 +1,7 @@
 """Spark's `xxhash64` of the join key, for a whole batch of rows at once.
 
-This module owns one function, `hash_keys`. It holds no state and may be called from any thread.
+This module owns `hash_keys`, and knows where equal hashes mean equal keys (`tells_apart`). It holds no state and may be
+called from any thread.
 
 **What is computed.** `F.xxhash64(c1, c2, ...)` hashes the columns of a row from left to right: the first
 with seed 42, and each result is the seed of the next column. A NULL leaves the hash as it was. A value is
@@ -77,6 +78,15 @@ def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray]) -> _U64:
                 _hash_batch(batch, hashes[done : done + len(batch)])
                 done += len(batch)
     return hashes
+
+
+def tells_apart(columns: Sequence[pa.Array], hashes: _U64) -> bool:
+    """Whether a row that has one of these hashes surely has the same key, so that keys need not be compared.
+
+    Every step of XXH64 over a single int64 can be undone, so no two numbers share a hash. Only a NULL, whose hash is the
+    seed, shares that with a number.
+    """
+    return len(columns) == 1 and columns[0].type == pa.int64() and not bool((hashes == np.uint64(_SEED)).any())
 
 
 def _hash_batch(batch: pa.Array, hashes: _U64) -> None:

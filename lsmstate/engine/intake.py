@@ -1,7 +1,13 @@
-"""What comes in: batches checked against their side, as columns with hashes and times."""
+"""What comes in: batches checked against their side, as columns with hashes and times.
+
+A batch that asks for rows of the other side is usually appended to its own: the hashes of the last batch of each thread
+are remembered for as long as the batch lives, so that it is hashed and sorted once.
+"""
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,12 +17,39 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lsmstate.errors import SchemaError
-from lsmstate.hashing import hash_keys
+from lsmstate.hashing import hash_keys, tells_apart
 from lsmstate.keys import I64, U64
 from lsmstate.schema import Side, columns_difference
+from lsmstate.sstable.order import Index, hash_order
 
 _ROW_BYTES = 24  # hash, ts and id
 Batch: TypeAlias = pa.RecordBatch | pa.Table
+
+
+class Hashed:
+    """The hashes of some keys, and their order, which is worked out once: by a probe or a flush, whoever asks first."""
+
+    def __init__(self, hashes: U64) -> None:
+        self.hashes = hashes
+        self._order: Index | None = None
+        self._sorting = threading.Lock()
+
+    def order(self) -> Index:
+        """The order by (hash, position)."""
+        with self._sorting:
+            if self._order is None:
+                self._order = hash_order(self.hashes)
+            return self._order
+
+
+class _Last(threading.local):
+    """Of each thread: the last batch that was hashed, the names of its keys, and its hashes; empty once it is gone."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[weakref.ref[pa.RecordBatch], Sequence[str], Hashed]] = []
+
+
+_last = _Last()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +57,16 @@ class Rows:
     """Checked rows of a side, in order of arrival."""
 
     columns: tuple[pa.Array | None, ...]  # by field; None for the time
-    hashes: U64
+    hashed: Hashed
     ts: I64
 
     def __len__(self) -> int:
         return len(self.ts)
+
+    @property
+    def hashes(self) -> U64:
+        """The hashes of their keys."""
+        return self.hashed.hashes
 
     @property
     def size_bytes(self) -> int:
@@ -38,18 +76,19 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class KeyRows:
-    """The keys and times of rows that ask for others."""
+    """The keys and times of rows that ask for others. `exact`: what has an equal hash has an equal key."""
 
     keys: tuple[pa.Array, ...]
-    hashes: U64
+    hashed: Hashed
     ts: I64
     has_null_key: bool
+    exact: bool
 
 
 def read_rows(side: Side, batch: Batch) -> list[Rows]:
     """All columns of a batch. Raises SchemaError before anything is changed."""
     parts = list(_parts(side, batch, side.schema.names))
-    return [_rows(side, part) for part in parts if part.num_rows]
+    return [_rows(side, batch, part) for part in parts if part.num_rows]
 
 
 def read_keys(side: Side, batch: Batch) -> Iterator[KeyRows]:
@@ -57,7 +96,9 @@ def read_keys(side: Side, batch: Batch) -> Iterator[KeyRows]:
     for part in _parts(side, batch, [*side.keys, side.time]):
         keys = tuple(part.column(name) for name in side.keys)
         nulls = any(key.null_count for key in keys)
-        yield KeyRows(keys, hash_keys(keys), _times(side, part.column(side.time)), nulls)
+        hashed = _hashed(side, batch, part)
+        exact = tells_apart(keys, hashed.hashes)
+        yield KeyRows(keys, hashed, _times(side, part.column(side.time)), nulls, exact)
 
 
 def null_keys(keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
@@ -69,10 +110,21 @@ def null_keys(keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _rows(side: Side, part: pa.RecordBatch) -> Rows:
+def _rows(side: Side, batch: Batch, part: pa.RecordBatch) -> Rows:
     columns = tuple(None if f.name == side.time else part.column(n) for n, f in enumerate(side.schema))
-    hashes = hash_keys([part.column(name) for name in side.keys])
-    return Rows(columns, hashes, _times(side, part.column(side.time)))
+    return Rows(columns, _hashed(side, batch, part), _times(side, part.column(side.time)))
+
+
+def _hashed(side: Side, batch: Batch, part: pa.RecordBatch) -> Hashed:
+    """The hashes of the keys of a part of a batch."""
+    told = _last.told
+    for last, keys, hashed in told[:]:  # a copy: another thread may be the one that lets go of the batch
+        if last() is batch and keys == side.keys:
+            return hashed
+    hashed = Hashed(hash_keys([part.column(name) for name in side.keys]))
+    if isinstance(batch, pa.RecordBatch):  # which is never changed, and is its only part
+        told[:] = [(weakref.ref(batch, lambda _: told.clear()), side.keys, hashed)]
+    return hashed
 
 
 def _parts(side: Side, batch: Batch, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:

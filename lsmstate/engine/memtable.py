@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from sortedcontainers import SortedDict
 
-from lsmstate.engine.intake import Rows
+from lsmstate.engine.intake import Hashed, Rows
 from lsmstate.keys import U64, bucket_start, encode_key
 from lsmstate.refs import RunRef
 from lsmstate.schema import Side
@@ -50,7 +50,8 @@ class Piece:
         with self._sorting:  # a probe and a flush may come at the same time: one sorts, the other waits
             if self._run is None:
                 rows = self.rows
-                self._run = sorted_run(self.ref.side, self._kind, rows.hashes, rows.ts, self.ids, rows.columns)
+                order = rows.hashed.order()
+                self._run = sorted_run(self.ref.side, self._kind, rows.hashes, rows.ts, self.ids, rows.columns, order)
             return self._run
 
 
@@ -64,7 +65,7 @@ def join_pieces(side: int, kind: Side, pieces: Sequence[Piece]) -> Piece:
         for columns in zip(*(part.columns for part in parts), strict=True)
     )
     hashes = np.concatenate([part.hashes for part in parts])
-    rows = Rows(columns, hashes, np.concatenate([part.ts for part in parts]))
+    rows = Rows(columns, Hashed(hashes), np.concatenate([part.ts for part in parts]))
     return Piece(side, kind, rows, np.concatenate([piece.ids for piece in pieces]))
 
 

@@ -18,7 +18,7 @@ from lsmstate.engine.intake import Batch, KeyRows, null_keys, read_keys
 from lsmstate.errors import SchemaError
 from lsmstate.keys import I64, TS_MAX, TS_MIN, shifted
 from lsmstate.schema import PROBE_INDEX, ROW_ID, Side
-from lsmstate.sstable.order import Index, hash_order
+from lsmstate.sstable.order import Index
 from lsmstate.sstable.reader import StoredRun
 from lsmstate.sstable.run import Run
 from lsmstate.sstable.search import Probes, search
@@ -50,7 +50,7 @@ def _probe(
 ) -> Iterator[pa.RecordBatch]:
     first = 0
     for rows in asked:
-        order = hash_order(rows.hashes)
+        order = rows.hashed.order()
         if rows.has_null_key:
             order = order[~null_keys(rows.keys)[order]]
         if len(order):
@@ -76,8 +76,8 @@ def _probe_part(
     low = np.full(len(ts), TS_MIN) if lower is None else shifted(ts, lower)
     high = np.full(len(ts), TS_MAX) if upper is None else shifted(ts, upper)
     low = np.maximum(low, live)
-    probes = Probes(asked.hashes[order], low, high)
-    found = _Found(view.sides[side], asked.keys, schema, first)
+    probes = Probes(asked.hashed.hashes[order], low, high)
+    found = _Found(view.sides[side], asked, schema, first, view.batch_rows)
     earliest, latest = int(low.min()), int(high.max())
     for source in view.sources(side, earliest, latest):
         view.check_open()
@@ -91,15 +91,11 @@ def _probe_part(
             dead = view.killed(run, rows)
             if dead is not None:
                 who, rows = who[~dead], rows[~dead]
-            if len(rows) > SPARSE_ROWS or not isinstance(run, StoredRun):
-                yield from found.dense(run, rows, order[who])
-                continue
-            if found.waiting + len(rows) > min(_COALESCE_ROWS, view.batch_rows):
-                yield from found.sparse()
-            found.add(run, rows, order[who])
+            if len(rows):
+                yield from found.add(run, rows, order[who])
     view.probes.asked += probes.asked
     view.probes.passed += probes.passed
-    yield from found.sparse()
+    yield from found.rest()
 
 
 def with_ids(schema: pa.Schema) -> pa.Schema:
@@ -116,54 +112,87 @@ def _possible(ts: I64, order: Index, lower: int | None, upper: int | None) -> In
     return order
 
 
+class _Picks:
+    """Rows of some runs that were found, and who asked for them."""
+
+    def __init__(self) -> None:
+        self.picks: list[tuple[Run, I64]] = []
+        self.who: list[Index] = []
+        self.rows = self.size_bytes = 0
+
+    def add(self, run: Run, rows: I64, who: Index) -> None:
+        self.picks.append((run, rows))
+        self.who.append(who)
+        self.rows += len(rows)
+        self.size_bytes += len(rows) * run.row_bytes
+
+
 class _Found:
-    """Pairs that were found, on their way to becoming batches: only those whose keys are really equal."""
+    """Pairs that were found, on their way to becoming batches: only those whose keys are really equal.
 
-    def __init__(self, kind: Side, keys: Sequence[pa.Array], schema: pa.Schema, first: int) -> None:
-        self._kind, self._keys, self._schema, self._first = kind, keys, schema, first
+    They wait until there are enough for a batch: few rows of each of many runs apart from many of each.
+    """
+
+    def __init__(self, kind: Side, asked: KeyRows, schema: pa.Schema, first: int, batch_rows: int) -> None:
+        self._kind, self._asked, self._schema, self._first = kind, asked, schema, first
         self._row_ids = ROW_ID in schema.names
-        self._picks: list[tuple[StoredRun, I64]] = []
-        self._who: list[Index] = []
-        self.waiting = 0
+        self._rows_max = batch_rows
+        self._sparse, self._dense = _Picks(), _Picks()
 
-    def add(self, run: StoredRun, rows: I64, who: Index) -> None:
-        """Keeps a few rows of a run until there are more."""
-        self._picks.append((run, rows))
-        self._who.append(who)
-        self.waiting += len(rows)
+    def add(self, run: Run, rows: I64, who: Index) -> Iterator[pa.RecordBatch]:
+        """Takes rows of a run; gives those before them that have become enough for a batch."""
+        if len(rows) <= SPARSE_ROWS and isinstance(run, StoredRun):
+            if self._sparse.rows + len(rows) > min(_COALESCE_ROWS, self._rows_max):
+                yield from self._few()
+            self._sparse.add(run, rows, who)
+            return
+        dense = self._dense
+        if dense.rows + len(rows) > self._rows_max or dense.size_bytes + len(rows) * run.row_bytes > _BATCH_BYTES:
+            yield from self._many()
+        self._dense.add(run, rows, who)
 
-    def sparse(self) -> Iterator[pa.RecordBatch]:
-        """The rows that were kept, as a batch."""
-        if self.waiting:
-            picks, who = self._picks, np.concatenate(self._who)
-            self._picks, self._who, self.waiting = [], [], 0
-            columns = gather(self._kind, picks)
-            if self._row_ids:
-                columns.append(pa.array(np.concatenate([run.ids(rows) for run, rows in picks])))
-            yield from self._batch(columns, who)
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """What is left."""
+        yield from self._many()
+        yield from self._few()
 
-    def dense(self, run: Run, rows: I64, who: Index) -> Iterator[pa.RecordBatch]:
-        """Many rows of one run, as a batch."""
-        if len(rows):
-            columns = [run.column(n, rows) for n in range(len(self._kind.columns))]
-            if self._row_ids:
-                columns.append(pa.array(run.ids(rows)))
-            yield from self._batch(columns, who)
+    def _few(self) -> Iterator[pa.RecordBatch]:
+        found, self._sparse = self._sparse, _Picks()
+        if found.rows:
+            columns = gather(self._kind, [(run, rows) for run, rows in found.picks if isinstance(run, StoredRun)])
+            yield from self._batch(dict(enumerate(columns)), found)
 
-    def _batch(self, columns: list[pa.Array], who: Index) -> Iterator[pa.RecordBatch]:
+    def _many(self) -> Iterator[pa.RecordBatch]:
+        found, self._dense = self._dense, _Picks()
+        if found.rows:
+            known = self._kind.key_fields if self._asked.exact else ()
+            wanted = [field for field in range(len(self._kind.columns)) if field not in known]
+            columns = {field: _joined([run.column(field, rows) for run, rows in found.picks]) for field in wanted}
+            yield from self._batch(columns, found)
+
+    def _batch(self, columns: dict[int, pa.Array], found: _Picks) -> Iterator[pa.RecordBatch]:
+        """The columns of the rows that were found; keys that need not be compared may be missing."""
+        who = np.concatenate(found.who)
         asking = pa.array(who)
         same: npt.NDArray[np.bool_] | None = None
-        for field, key in zip(self._kind.key_fields, self._keys, strict=True):
-            asked = key.take(asking)
-            if not columns[field].equals(asked):  # a hash collided, or a key is NULL: neither is a match
+        for field, key in zip(self._kind.key_fields, self._asked.keys, strict=True):
+            asked = pc.take(key, asking, boundscheck=False)
+            if not columns.setdefault(field, asked).equals(asked):  # a hash collided, or a key is NULL: no match
                 good = pc.equal(columns[field], asked).fill_null(False).to_numpy(zero_copy_only=False)
                 same = good if same is None else same & good
-        index = pa.array(who + self._first) if self._first else asking
-        batch = pa.RecordBatch.from_arrays([*columns, index], schema=self._schema)
+        arrays = [columns[field] for field in range(len(columns))]
+        if self._row_ids:
+            arrays.append(pa.array(np.concatenate([run.ids(rows) for run, rows in found.picks])))
+        arrays.append(pa.array(who + self._first) if self._first else asking)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if same is not None:
             batch = batch.filter(pa.array(same))
         if batch.num_rows:
             yield batch
+
+
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
 def _coalesced(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -172,18 +201,18 @@ def _coalesced(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[p
     rows = 0
     for batch in batches:
         if waiting and rows + batch.num_rows > batch_rows:
-            yield _joined(waiting)
+            yield _whole(waiting)
             waiting, rows = [], 0
         waiting.append(batch)
         rows += batch.num_rows
         if rows >= min(_COALESCE_ROWS, batch_rows):
-            yield _joined(waiting)
+            yield _whole(waiting)
             waiting, rows = [], 0
     if waiting:
-        yield _joined(waiting)
+        yield _whole(waiting)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _whole(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 

@@ -42,28 +42,42 @@ def meet(
     are made: it is enough to know that they meet."""
     low, high = shape.kind.reach(side)
     wanted = wanted or shape.condition is not None
-    sizes = row_bytes(batch) if wanted else None
+    keys = dict(zip(shape.sides[side].key_fields, shape.sides[1 - side].key_fields, strict=True))
+    sizes: I64 | None = None
     for found in state.probe(1 - side, batch, low, high, by=side, row_ids=row_ids):
         there = found.columns[: len(shape.sides[1 - side].schema)]
         index = found.column(PROBE_INDEX)
         ids = found.column(ROW_ID).to_numpy() if row_ids else None
-        if sizes is None:
+        if not wanted:
             yield Met(index.to_numpy(), there, ids, [])
             continue
-        total = np.cumsum(sizes[index.to_numpy()] + row_bytes(found))
-        start = 0
-        while start < len(total):
-            before = int(total[start - 1]) if start else 0
-            end = max(start + 1, int(np.searchsorted(total, before + _BYTES_MAX, "right")))
+        sizes = row_bytes(batch) if sizes is None else sizes
+        for start, end in _cuts(found, sizes):
             who, rows = index.slice(start, end - start), [column.slice(start, end - start) for column in there]
-            asking = batch.take(who).columns
+            asking = [
+                rows[keys[field]] if field in keys else pc.take(column, who, boundscheck=False)
+                for field, column in enumerate(batch.columns)
+            ]
             columns = [*asking, *rows] if side == 0 else [*rows, *asking]
             met = Met(who.to_numpy(), rows, None if ids is None else ids[start:end], columns)
-            start = end
             if shape.condition is not None:
                 met = _fulfilling(shape, met)
             if len(met.who):
                 yield met
+
+
+def _cuts(found: pa.RecordBatch, sizes: I64) -> Iterator[tuple[int, int]]:
+    """First and last of the pairs that may come out at once. `sizes` are those of the rows that ask."""
+    if found.nbytes + int(sizes.max()) * found.num_rows <= _BYTES_MAX:
+        yield 0, found.num_rows
+        return
+    total = np.cumsum(sizes[found.column(PROBE_INDEX).to_numpy()] + row_bytes(found))
+    start = 0
+    while start < len(total):
+        before = int(total[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(total, before + _BYTES_MAX, "right")))
+        yield start, end
+        start = end
 
 
 def _fulfilling(shape: Shape, met: Met) -> Met:

@@ -170,9 +170,11 @@ class RunData:
         return numbers
 
 
-def sorted_run(side: int, kind: Side, hashes: U64, ts: I64, ids: U64, columns: Columns) -> RunData:
-    """The run of rows that come in any order. Requires: at least one row."""
-    order = row_order(hashes, ts, ids)
+def sorted_run(
+    side: int, kind: Side, hashes: U64, ts: I64, ids: U64, columns: Columns, by_hash: Index | None = None
+) -> RunData:
+    """The run of rows that come in any order; that of their hashes may be known. Requires: at least one row."""
+    order = row_order(hashes, ts, ids, by_hash)
     width = kind.bucket_us
     buckets = (int(ts.min()) // width, int(ts.max()) // width)
     return RunData(side, kind, buckets, hashes[order], ts[order], ids[order], columns, order)

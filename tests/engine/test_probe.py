@@ -162,6 +162,7 @@ def test_colliding_hashes_are_told_apart_by_key(monkeypatch: pytest.MonkeyPatch,
 
     for module in ("lsmstate.engine.intake", "lsmstate.engine.verify"):
         monkeypatch.setattr(f"{module}.hash_keys", collide)
+    monkeypatch.setattr("lsmstate.engine.intake.tells_apart", lambda columns, hashes: False)
     kinds = sides()
     rng = np.random.default_rng(distinct)
     rows = [(int(k), int(ts), f"{n}") for n, (k, ts) in enumerate(rng.integers(0, [20, 60], (400, 2)))]
@@ -177,6 +178,33 @@ def test_colliding_hashes_are_told_apart_by_key(monkeypatch: pytest.MonkeyPatch,
         found = Counter(plain(store.probe(0, batch(*asked), -9, 9)))
         assert found == model.probe(0, 1, asked, -9, 9)
         assert store.verify() == []
+
+
+def test_number_with_the_hash_of_null_does_not_meet_it(world: World) -> None:
+    store = world.open()
+    number = 7997738013315500161
+    assert hash_keys([pa.array([number, None])]).tolist() == [42, 42]
+    store.append(0, batch((None, 5, "null"), (number, 5, "number"), *[(None, 5, "null")] * 100))
+    assert pairs(store, (number, 5, None)) == {("number", 0)}
+    store.snapshot_epoch(1)
+    assert pairs(store, (number, 5, None)) == {("number", 0)}
+
+
+def test_batch_that_asks_and_is_appended_is_hashed_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[int] = []
+
+    def counted(columns: Sequence[pa.Array]) -> npt.NDArray[np.uint64]:
+        hashed.append(len(columns[0]))
+        return hash_keys(columns)
+
+    monkeypatch.setattr("lsmstate.engine.intake.hash_keys", counted)
+    store = world.open()
+    for rows in (batch((1, 5, "a"), (2, 5, "b")), batch((2, 6, "c"), (1, 6, "d"), (1, 7, "e"))):
+        list(store.probe(0, rows))
+        store.append(1, rows)
+        store.append(0, rows)
+    assert hashed == [2, 3]
+    assert pairs(store, (1, 6, None)) == {("a", 0), ("d", 0), ("e", 0)}
 
 
 @pytest.mark.parametrize("epoch", [False, True], ids=["in-memory", "in-a-file"])
