@@ -1,7 +1,7 @@
 """The interval join: pairs at once, rows without a partner when the watermark says so.
 
-Rows meet what is there, and are then put there themselves, so each pair is found by the later of the two. A row that
-meets nobody comes out once the watermark has passed the last time at which anybody could meet it.
+Rows are put into the state of their side and meet what is in that of the other, so each pair is found by the later of
+the two. A row that meets nobody comes out once the watermark has passed the last time at which anybody could meet it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lsmstate.engine import StateStore
+from lsmstate.errors import LsmStateError
 from lsmstate.join.marks import Marks
 from lsmstate.join.matching import Matching, times_of
 from lsmstate.join.pairs import meet
@@ -27,8 +28,17 @@ class IntervalMatching(Matching):
         super().__init__(shape, store)
         numbers = [marks_number(shape.kind, side) for side in (0, 1)]
         self._marks = [None if number is None else Marks(store, side, number) for side, number in enumerate(numbers)]
+        self._unfinished = False  # rows are in the state, and their pairs have not all come out
 
     def process(self, side: int, batch: pa.RecordBatch) -> Iterator[Columns]:
+        self._check_finished()
+        first = self.store.append(side, batch)  # rows of a side do not meet each other: the disk works, and we go on
+        self._unfinished = True
+        yield from self._met(side, batch, first)
+        self._unfinished = False
+
+    def _met(self, side: int, batch: pa.RecordBatch, first: int) -> Iterator[Columns]:
+        """What comes out at once because of rows that are in the state, by ids from `first` on."""
         kind = self.shape.kind
         mine, theirs = self._marks[side], self._marks[1 - side]
         is_semi = kind.how == "left_semi"
@@ -42,7 +52,6 @@ class IntervalMatching(Matching):
                     yield self._once(pairs.there, pairs.ids, new)
             if kind.pairs:
                 yield pairs.columns
-        first = self.store.append(side, batch)
         if mine is None:
             return
         ts = times_of(self.shape.sides[side], batch.columns)
@@ -64,11 +73,18 @@ class IntervalMatching(Matching):
                         yield from self.alone(side, batch)
 
     def seal(self, epoch: int) -> None:
+        self._check_finished()
         watermark = self.store.watermark
         for side, marks in enumerate(self._marks):
             if marks is not None:
                 retention = self.shape.sides[side].retention_us or 0
                 marks.write(epoch, TS_MIN if watermark is None else watermark - retention + 1)
+
+    def _check_finished(self) -> None:
+        if self._unfinished:
+            raise LsmStateError(
+                "rows were not joined to their end, and pairs would be missing; start at the last epoch"
+            )
 
     def is_marked(self, side: int, ids: U64) -> npt.NDArray[np.bool_]:
         marks = self._marks[side]

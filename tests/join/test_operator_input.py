@@ -14,7 +14,7 @@ from lsmstate import LsmStateError, SchemaError, Side
 from lsmstate.checkpoint import CheckpointBarrier, OperatorContext
 from lsmstate.join import AsOfJoin, ExpiringJoin, InstantJoin
 from tests.support.join_cases import RIGHT, us
-from tests.support.join_operator import LEFT_SIDE, RIGHT_SIDE, Started, feed, interval, taken
+from tests.support.join_operator import LEFT_SIDE, RIGHT_SIDE, Started, checkpoint, feed, interval, taken
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,10 @@ def test_condition_that_fails_is_told_and_loses_nothing(condition: Any, message:
     with pytest.raises(LsmStateError, match=message):
         feed(join, 1, (1, 10, 2, "b"))
     assert join.store.stats().sides[0].rows == 1
+    with pytest.raises(LsmStateError, match="pairs would be missing; start at the last epoch"):
+        feed(join, 0, (2, 11, 3, "c"))
+    with pytest.raises(LsmStateError, match="pairs would be missing; start at the last epoch"):
+        checkpoint(join, 1)
 
 
 @pytest.mark.parametrize(
