@@ -19,7 +19,7 @@ from tests.support.crash import crash_images, crash_points
 from tests.support.crash_cases import CASES, Case, few_runs
 from tests.support.crash_check import Broken, Checker
 from tests.support.crash_kill import check_kill
-from tests.support.crash_memo import decoded_once
+from tests.support.crash_memo import decoded_once, encoded_once
 from tests.support.seeded_bugs import BUGS, Bug
 from tests.support.simfs import SimFileSystem
 
@@ -37,7 +37,7 @@ each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 @pytest.fixture(autouse=True)
 def decoders() -> Iterator[None]:
-    with decoded_once(), few_runs():
+    with decoded_once(), encoded_once(), few_runs():
         yield
 
 

@@ -41,7 +41,7 @@ class SharedFiles(FileCache):
 
     def __init__(self, image: SimFileSystem, tables: dict[tuple[bytes, FileRef], SSTable]) -> None:
         super().__init__()
-        self._mounted = image.point(0).durable
+        self._mounted, self._disk = image.point(0).durable, image._disk
         self._tables = tables
 
     def __bool__(self) -> bool:
@@ -57,9 +57,9 @@ class SharedFiles(FileCache):
         return table
 
     def content(self, directory: str, name: str) -> bytes | None:
-        """The digest of a file that was there when the image was mounted; None for any other."""
-        node = self._mounted.get(directory, {}).get(name)
-        return node.digest() if isinstance(node, Inode) else None
+        """The digest of a file that was there when the image was mounted, or is by now; None if it still grows."""
+        node = self._mounted.get(directory, {}).get(name) or self._disk.dirs.get(directory, {}).get(name)
+        return node.digest() if isinstance(node, Inode) and node.closed else None
 
 
 class Checker:
