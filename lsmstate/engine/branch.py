@@ -25,7 +25,7 @@ def branch(core: Core, epoch: int, path: str) -> None:
         raise NotAStateError(f"{path}: is a state already; branch into a new directory")
     pin = core.pin(found)
     try:
-        _branch(core, replace(found.version, history=(), line=1), path)
+        _branch(core, replace(found.version, history=(), line=1, wal=None), path)
     finally:
         if pin is not None:
             pin.release()

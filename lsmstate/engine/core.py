@@ -25,12 +25,17 @@ from lsmstate.engine.pins import Pin, take_pin
 from lsmstate.engine.poison import PoisonableFileSystem
 from lsmstate.engine.probe_stats import ProbeStats
 from lsmstate.engine.view import Source, View
+from lsmstate.engine.wal import WriteAheadLog
 from lsmstate.errors import FencedError, SnapshotExpired, StoreClosedError, StorePoisonedError
 from lsmstate.manifest import names
 from lsmstate.manifest.log import Head, Manifest, ManifestLog
 from lsmstate.manifest.version import Version
 from lsmstate.options import Options
+from lsmstate.refs import Tombstone
 from lsmstate.sstable.cache import FileCache
+
+_CLOSE_SECONDS = 30.0
+Moment = tuple[int, int | None, tuple[Tombstone, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class Core:
         read_only: bool,
         start: Start | None = None,
         memory: MemoryController | None = None,
+        wal: WriteAheadLog | None = None,
     ) -> None:
         self.fs, self.path, self.options = fs, path, options
         self.sides, self.store_id = identity.sides, identity.store_id
@@ -74,6 +80,10 @@ class Core:
         else:
             self.head = self._pinned_head() if read_only else self.log.head()
             self.working = self.head.version
+        self.wal = wal
+        self.logs = wal is not None and options.durability == "wal"
+        self.took_over = False  # this handle has published
+        self.replayed: Moment | None = None  # how far the log has brought it
         self.memory = self._account(memory)
         self.flushed_bytes = 0
         self.probes = ProbeStats()
@@ -185,6 +195,10 @@ class Core:
             epoch = self.working.epoch + 1
         return str(names.Name(epoch, self.working.line, self.attempt, next(self._numbers), kind))
 
+    def moment(self) -> Moment:
+        """Changes with every write: the next id, the watermark, the tombstones."""
+        return self.working.next_id, self.working.watermark, self.working.tombstones
+
     def next_number(self) -> int:
         """The next number of a file of this handle."""
         return next(self._numbers)
@@ -219,9 +233,20 @@ class Core:
     def mark_closed(self) -> bool:
         """Closes for all callers; False if it was closed before."""
         was, self._closed = self._closed, True
+        if self.wal is not None and not was:
+            self._close_log(self.wal)
         if self.memory is not None:
             self.memory.close()
         if self._pin is not None:
             pin, self._pin = self._pin, None
             pin.release()
         return not was
+
+    def _close_log(self, wal: WriteAheadLog) -> None:
+        if os.getpid() != self._pid:
+            wal.abandon()
+        elif self.write_lock.acquire(timeout=_CLOSE_SECONDS):  # a writer may be in the middle of a record
+            try:
+                wal.close()
+            finally:
+                self.write_lock.release()

@@ -3,6 +3,9 @@
 Between prepare(N) and commit(N) the rows of N are durable but not yet part of the state: a crash then leaves a
 complete candidate, which `commit(N)` of a new handle can still publish, or `abort(N)` forget. What is written after
 prepare(N) belongs to a later epoch. An aborted epoch loses no rows: they go into the next one.
+
+In a state with a write-ahead log an epoch names the place in it that its files reach, taken after they are written.
+What is logged later is replayed on top of it. A restore names a place behind all that was logged.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from lsmstate.engine.flush import flush
 from lsmstate.engine.garbage import collect
-from lsmstate.errors import EpochError, FencedError
+from lsmstate.engine.wal_replay import replay
+from lsmstate.errors import EpochError, FencedError, LsmStateError
 from lsmstate.manifest.log import Head, Manifest
-from lsmstate.manifest.version import Past, Version
+from lsmstate.manifest.version import LogMark, Past, Version
 from lsmstate.refs import FileRef
 
 if TYPE_CHECKING:
@@ -37,6 +41,8 @@ def prepare(core: Core, epoch: int, meta: Mapping[str, Any] | None) -> Manifest:
     last = core.head.version.epoch
     if epoch <= last:
         raise EpochError(f"epoch {epoch} is not after {last}, the last one committed; epochs only go forward")
+    if core.logs:
+        take_over(core)
     flush(core)
     core.compactor.adopt()
     version = replace(
@@ -44,6 +50,7 @@ def prepare(core: Core, epoch: int, meta: Mapping[str, Any] | None) -> Manifest:
         epoch=epoch,
         history=_history(core.head, core.options.retain),
         meta=notes,
+        wal=_log_mark(core),
     )
     manifest = core.log.write_candidate(version, core.attempt, core.next_number(), core.head)
     with core.swap_lock:
@@ -68,13 +75,19 @@ def commit(core: Core, epoch: int, candidate: str | None) -> None:
     head = core.head.manifest
     if head is not None and epoch == head.version.epoch and candidate in (None, head.name):
         return
+    if candidate is not None and _was_taken_over(core, epoch, candidate):
+        return
     manifest = _left_behind(core, epoch, candidate)
     core.fs.sync_file(f"{core.log.directory}/{manifest.name}")  # its writer may have died before it did
     if _has_written(core):
         raise EpochError(f"epoch {epoch} was prepared by another handle, and this one has written since; reopen first")
     _publish(core, manifest)
+    if core.wal is not None:
+        core.forget_rows()  # they were replayed, and are part of the epoch, or come again now
     with core.swap_lock:
         core.working = manifest.version
+    if core.wal is not None:
+        replay(core)
 
 
 def abort(core: Core, epoch: int) -> None:
@@ -102,12 +115,24 @@ def restore(core: Core, epoch: int) -> None:
     check_attached(core)
     past = find_epoch(core, epoch)
     kept = tuple(p for p in _pasts(core.head) if p.epoch < epoch)
-    version = replace(past.version, line=core.head.version.line + 1, history=kept)
+    version = replace(past.version, line=core.head.version.line + 1, history=kept, wal=_log_mark(core))
     manifest = core.log.write_candidate(version, core.attempt, core.next_number(), core.head, full=True)
     _publish(core, manifest)
     core.forget_rows()
     with core.swap_lock:
         core.working = version
+
+
+def take_over(core: Core) -> None:
+    """Publishes anew what is published, once for each handle that logs, before its first record: from then on no handle
+    before it can publish a state without its records, and the state names its log. Requires: the write lock."""
+    if core.took_over and core.head.version.wal is not None:
+        return
+    mark = core.head.version.wal or _log_mark(core)
+    version = replace(core.head.version, wal=mark)
+    manifest = core.log.write_candidate(version, core.attempt, core.next_number(), core.head)
+    _publish(core, manifest)
+    core.swap(wal=mark)
 
 
 def find_epoch(core: Core, epoch: int) -> Manifest:
@@ -155,14 +180,39 @@ def _publish(core: Core, manifest: Manifest) -> None:
     with core.swap_lock:
         core.head = head
         core.prepared = None
+        core.took_over = True
     collect(core)
     core.compactor.kick()
 
 
+def _log_mark(core: Core) -> LogMark | None:
+    """Where the log goes on from what was written so far; None if there is none. Requires: the write lock."""
+    if core.wal is None:
+        return None
+    try:
+        return core.wal.mark()
+    except FencedError as error:
+        core.fenced = error
+        raise
+
+
 def _has_written(core: Core) -> bool:
+    if core.wal is not None:
+        return core.moment() != core.replayed
     now, then = core.working, core.head.version
     same = (now.next_id, now.watermark, now.tombstones) == (then.next_id, then.watermark, then.tombstones)
     return bool(core.memtable or core.sealed or not same or now.files.keys() != then.files.keys())
+
+
+def _was_taken_over(core: Core, epoch: int, candidate: str) -> bool:
+    """Whether the head is what a candidate was, published anew by a handle that logs."""
+    if core.wal is None or epoch != core.head.version.epoch:
+        return False
+    try:
+        then = core.log.read(candidate).version
+    except LsmStateError:
+        return False
+    return replace(then, wal=None) == replace(core.head.version, wal=None)
 
 
 def _left_behind(core: Core, epoch: int, candidate: str | None) -> Manifest:
@@ -179,8 +229,9 @@ def _left_behind(core: Core, epoch: int, candidate: str | None) -> Manifest:
 
 def _pasts(head: Head) -> tuple[Past, ...]:
     """All epochs that can be opened, the newest last."""
-    if head.manifest is None:
+    if head.version.epoch == 0:  # of a new state; one with a log may have been published all the same
         return ()
+    assert head.manifest is not None
     return (*head.version.history, Past(head.version.epoch, head.manifest.name))
 
 

@@ -2,7 +2,8 @@
 
 A file may go when the epoch in its name is retired and no retained or pinned manifest names it. There is no clock
 in this rule: a slow writer's files are safe until their epoch is retired, and then that writer is fenced. Manifests
-go before the files that they name. What cannot be proven unreachable stays.
+go before the files that they name. What cannot be proven unreachable stays. Of a write-ahead log goes what lies behind
+the published head: no other epoch ever needs any of it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ def collect(core: Core) -> None:
     retained = {past.manifest for past in head.version.history} | {head.manifest.name}
     first = head.version.history[0].epoch if head.version.history else head.version.epoch
     _safely(core, lambda: _collect(core, retained, first, _merging(core)))
+    log, mark = core.wal, head.version.wal
+    if log is not None and mark is not None:
+        _safely(core, lambda: log.remove_before(mark.segment))
 
 
 def retire(core: Core, first: int) -> None:

@@ -26,10 +26,11 @@ _DIRS = (names.MANIFEST_DIR, names.SST_DIR, names.PIN_DIR, names.MERGE_DIR)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What never changes in a state."""
+    """What never changes in a state; and whether it had a write-ahead log when it was looked at."""
 
     store_id: str
     sides: tuple[Side, ...]
+    logged: bool = False
 
 
 def read_identity(fs: FileSystem, path: str) -> Identity | None:
@@ -48,7 +49,8 @@ def read_identity(fs: FileSystem, path: str) -> Identity | None:
         raise NotAStateError(f"{where}: is not a file; this is not a state of lsmstate")
     body = decode(where, fs.read(where, DOCUMENT_MAX_BYTES), names.STATE)[1]
     try:
-        return Identity(str(body["store"]), tuple(Side.parse(told) for told in body["sides"]))
+        sides = tuple(Side.parse(told) for told in body["sides"])
+        return Identity(str(body["store"]), sides, names.LOG_DIR in listed)
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise CorruptionError(where, 0, "the identity of a state", type(error).__name__) from error
 

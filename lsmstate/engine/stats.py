@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from iopool import LaneMetrics
 from lsmstate.engine.compactor import CompactionStats
 from lsmstate.engine.probe_stats import ProbeStats
+from lsmstate.engine.wal_replay import log_bytes
 
 if TYPE_CHECKING:
     from lsmstate.engine.core import Core
@@ -29,7 +30,8 @@ class Stats:
     """A store at one moment.
 
     stored_rows: rows in its files, of which compaction has taken some into other files. debt_rows: rows that the next
-    merge would read. flushed_bytes: what this handle has flushed.
+    merge would read. flushed_bytes: what this handle has flushed. log_bytes: of the write-ahead log, what no epoch
+    holds yet.
     """
 
     epoch: int
@@ -53,6 +55,7 @@ class Stats:
     stored_rows: int
     debt_rows: int
     flushed_bytes: int
+    log_bytes: int
 
     @property
     def write_amplification(self) -> float:
@@ -113,4 +116,5 @@ def collect_stats(core: Core) -> Stats:
         sum(run.rows for ref in version.files.values() for run in ref.runs),
         core.compactor.debt_rows(),
         core.flushed_bytes,
+        log_bytes(core),
     )

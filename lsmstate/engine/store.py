@@ -27,6 +27,7 @@ from lsmstate.engine.stats import Stats, collect_stats
 from lsmstate.engine.verify import Problem, verify
 from lsmstate.engine.verify import Progress as VerifyProgress
 from lsmstate.engine.view import View
+from lsmstate.engine.wal_replay import check_durability, recover, taken_log
 from lsmstate.manifest import names
 from lsmstate.options import Options
 from lsmstate.refs import FileRef
@@ -104,16 +105,20 @@ class StateStore:
         disk = PoisonableFileSystem(fs or LocalFileSystem(group_access=options.group_access))
         path = disk.resolve(os.fspath(path))
         handle = names.new_attempt() if attempt is None else names.checked_attempt(attempt)
+        check_durability(options, detached=start is not None)
         identity = find_identity(disk, path, sides, read_only, None if start is None else start.candidate)
         shared = WorkerPool() if pool is None else pool
         files = FileCache() if cache is None else cache
-        core = Core(disk, path, identity, options, shared, files, handle, read_only, start, memory)
+        with taken_log(disk, path, identity, options, handle, read_only, start is not None) as wal:
+            core = Core(disk, path, identity, options, shared, files, handle, read_only, start, memory, wal)
+            recover(core)
         return cls(core, owns_pool=pool is None)
 
     # ---- write
 
     def append(self, side: int, batch: Batch) -> int:
-        """Adds rows to a side, readable at once, durable with the next epoch. Gives the first id; the others follow."""
+        """Adds rows to a side, readable at once, durable with the next epoch; with `durability="wal"` when it returns.
+        Gives the first id; the others follow."""
         return writes.append(self._core, side, batch)
 
     def remove(self, side: int, start: int, end: int) -> None:
@@ -246,6 +251,12 @@ class StateStore:
         manifest = self._core.prepared or self._core.head.manifest
         return [] if manifest is None else list(manifest.version.files.values())
 
+    @property
+    def wal_position(self) -> int:
+        """The bytes that were ever logged and are durable; 0 without a write-ahead log. It only grows."""
+        wal = self._core.wal
+        return 0 if wal is None else wal.position
+
     def stats(self) -> Stats:
         """Rows, runs, files, bytes, watermark, and the work of the I/O pool."""
         self._core.check_open()
@@ -267,7 +278,7 @@ class StateStore:
         return verify(self._core, progress, candidates, hashes)
 
     def close(self) -> None:
-        """Ends the handle. What was not committed is not kept."""
+        """Ends the handle. What was not committed is not kept, except what was logged."""
         core = self._core
         if core.mark_closed() and self._owns_pool:
             core.compactor.stop()

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmstate.engine.pins import take_pin
+from lsmstate.engine.wal_replay import log_problems
 from lsmstate.errors import CorruptionError, FormatVersionError, LsmStateError, SchemaError, SnapshotExpired
 from lsmstate.hashing import hash_keys
 from lsmstate.keys import bucket_start, encode_key
@@ -61,7 +62,10 @@ def verify(
         return []
     pins = [take_pin(core.fs, core.path, name, core.attempt) for name in pinned]
     try:
-        return _verify(core, pasts, progress, hashes, published=candidates is None)
+        problems = _verify(core, pasts, progress, hashes, published=candidates is None)
+        if candidates is None:
+            problems += [Problem(path, what, (head.version.epoch,)) for path, what in log_problems(core)]
+        return problems
     finally:
         for pin in pins:
             if pin is not None:

@@ -1,16 +1,25 @@
-"""What changes the rows of a state: appends, removals, and the watermark. Writers come one at a time."""
+"""What changes the rows of a state: appends, removals, and the watermark. Writers come one at a time.
+
+Where a write is logged it is added to the log and to the rows in memory under the write lock, and made durable after
+that, without it: writers that wait for the disk share an fsync. It can be read before it is durable, and is
+acknowledged after.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+import contextlib
+from collections.abc import Callable, Iterator
 
+from iopool import Bytes
+from lsmstate.engine import wal_rows
+from lsmstate.engine.apply import add_rows, add_tombstone, advance, is_later
 from lsmstate.engine.core import Core
-from lsmstate.engine.flush import make_room, reserve, spill_if_full
+from lsmstate.engine.epochs import take_over
+from lsmstate.engine.flush import make_room, reserve
 from lsmstate.engine.intake import Batch, read_rows
-from lsmstate.engine.memtable import Piece
 from lsmstate.engine.view import check_side
+from lsmstate.errors import FencedError
 from lsmstate.keys import TS_MAX, TS_MIN, time_us
-from lsmstate.refs import Tombstone, with_tombstone
 
 
 def append(core: Core, side: int, batch: Batch) -> int:
@@ -19,20 +28,19 @@ def append(core: Core, side: int, batch: Batch) -> int:
     check_side(core.sides, side)
     kind = core.sides[side]
     parts = read_rows(kind, batch)
+    size_bytes = sum(rows.size_bytes for rows in parts)
     with core.write_lock:
         core.check_writable()
         make_room(core)
-        reserve(core, sum(rows.size_bytes for rows in parts))
+        reserve(core, size_bytes)
         begun = core.working.next_id
-        for rows in parts:
-            first = core.working.next_id
-            ids = np.arange(first, first + len(rows), dtype=np.uint64)
-            piece = Piece(side, kind, rows, ids)
-            planned = core.memtable.plan(piece, kind)
-            with core.swap_lock:
-                core.memtable.put(piece, planned)
-                core.working = core.working.after(first + len(rows))
-            spill_if_full(core)
+        if not core.logs or not parts:
+            add_rows(core, side, parts)
+            return begun
+        with _unreserved_on_failure(core, size_bytes):
+            views = wal_rows.rows_record(side, kind, batch, begun)
+            position = _logged(core, wal_rows.ROWS, views, lambda: add_rows(core, side, parts))
+    _acknowledge(core, position)
     return begun
 
 
@@ -45,8 +53,12 @@ def remove(core: Core, side: int, start: int, end: int) -> None:
         raise ValueError(f"remove needs start < end, both in microseconds, not {start!r} and {end!r}")
     with core.write_lock:
         core.check_writable()
-        at = core.working.next_id
-        core.swap(next_id=at + 1, tombstones=with_tombstone(core.working.tombstones, Tombstone(side, start, end, at)))
+        if not core.logs:
+            add_tombstone(core, side, start, end)
+            return
+        views = wal_rows.removal_record(side, start, end, core.working.next_id)
+        position = _logged(core, wal_rows.REMOVAL, views, lambda: add_tombstone(core, side, start, end))
+    _acknowledge(core, position)
 
 
 def advance_watermark(core: Core, ts: int) -> None:
@@ -57,5 +69,59 @@ def advance_watermark(core: Core, ts: int) -> None:
         raise ValueError(f"a watermark is a time in microseconds, not {ts!r}")
     with core.write_lock:
         core.check_writable()
-        if core.working.watermark is None or ts > core.working.watermark:
-            core.swap(watermark=ts)
+        if not is_later(core, ts):
+            return
+        if not core.logs:
+            advance(core, ts)
+            return
+        position = _logged(core, wal_rows.WATERMARK, wal_rows.watermark_record(ts), lambda: advance(core, ts))
+    _acknowledge(core, position)
+
+
+def _logged(core: Core, kind: int, views: list[Bytes], apply: Callable[[], None]) -> int:
+    """Logs a write and does it; gives its position. Requires: the write lock. Both happen, or the log ends."""
+    assert core.wal is not None
+    take_over(core)
+    before = core.wal.written
+    try:
+        with _fencing(core):
+            position = core.wal.append(kind, views)
+        apply()
+    except BaseException:
+        if core.wal.written != before:
+            core.wal.fail(RuntimeError("a write was logged and not done"))
+        raise
+    return position
+
+
+def _acknowledge(core: Core, position: int) -> None:
+    """Waits until a write is durable, without the write lock."""
+    assert core.wal is not None
+    try:
+        with _fencing(core):
+            core.wal.sync(position)
+    except OSError as error:
+        core.fs.poison = core.fs.poison or error  # it is in memory, and whether on disk nobody can tell
+        raise
+
+
+@contextlib.contextmanager
+def _fencing(core: Core) -> Iterator[None]:
+    """Remembers that another handle has the log."""
+    try:
+        yield
+    except FencedError as error:
+        core.fenced = core.fenced or error
+        raise
+
+
+@contextlib.contextmanager
+def _unreserved_on_failure(core: Core, size_bytes: int) -> Iterator[None]:
+    """Gives memory back that was reserved for rows that were not added."""
+    before = core.working.next_id
+    try:
+        yield
+    except BaseException:
+        if core.memory is not None and core.working.next_id == before:
+            core.memory.release(size_bytes)
+        raise

@@ -6,6 +6,7 @@
     manifest/head-NUMBER                    a candidate published: a second name of its file
     sst/EPOCH-LINE-ATTEMPT-N.sst            an SSTable
     merges/EPOCH-LINE-ATTEMPT-N.merge       a finished merge, to be adopted
+    wal/log-NUMBER                          a segment of the write-ahead log, if there is one
     pins/MANIFEST~ATTEMPT~N                 a live reader, locked as long as it lives
     compacting                              locked by the process that compacts
 
@@ -25,11 +26,13 @@ MANIFEST_DIR = "manifest"
 SST_DIR = "sst"
 PIN_DIR = "pins"
 MERGE_DIR = "merges"
+LOG_DIR = "wal"
 COMPACTION_LOCK = "compacting"
 NO_MANIFEST = "none"
 
 _NAME = re.compile(r"([0-9]{12})-([0-9]{6,12})-([0-9a-z]{1,32})-([0-9]{6,18})\.(full|delta|sst|merge)")
 _HEAD = re.compile(r"head-([0-9]{16})")
+_LOG = re.compile(r"log-([0-9]{16})")
 _ATTEMPT = re.compile(r"[0-9a-z]{1,32}")
 _SAFE = re.compile(r"[0-9a-z._-]{1,128}")
 
@@ -64,6 +67,17 @@ def head(number: int) -> str:
 def parse_head(name: str) -> int | None:
     """The number of a publication; None if the name is another."""
     match = _HEAD.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def log(number: int) -> str:
+    """The name of the segment of a log with this number. Each number is taken once, by whoever creates the file."""
+    return f"log-{number:016d}"
+
+
+def parse_log(name: str) -> int | None:
+    """The number of a segment of a log; None if the name is another."""
+    match = _LOG.fullmatch(name)
     return int(match[1]) if match else None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from lsmstate.manifest import names
 from lsmstate.refs import FileRef, RunRef, Tombstone, narrowed
@@ -20,6 +20,13 @@ class Past:
 
     epoch: int
     manifest: str
+
+
+class LogMark(NamedTuple):
+    """Where a write-ahead log goes on from a version: a segment begins there, what lies behind is in the files."""
+
+    segment: int
+    position: int
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class Version:
     tombstones: tuple[Tombstone, ...] = ()
     history: tuple[Past, ...] = ()  # ascending, without this epoch
     meta: Mapping[str, Any] = field(default_factory=dict)
+    wal: LogMark | None = None  # in a state with a write-ahead log
 
     def with_file(self, ref: FileRef) -> Version:
         """The version and one more file."""
@@ -69,6 +77,8 @@ def encode_version(version: Version, base: Version | None) -> dict[str, Any]:
         "history": [[past.epoch, past.manifest] for past in version.history],
         "meta": dict(version.meta),
     }
+    if version.wal is not None:
+        body["wal"] = list(version.wal)
     if base is None:
         body["files"] = [encode_file(ref) for ref in files.values()]
     else:
@@ -102,6 +112,7 @@ def decode_version(body: Mapping[str, Any], base: Version | None, sides: int) ->
         tuple(Tombstone(*map(int, told)) for told in body["tombstones"]),
         tuple(Past(int(epoch), _safe(manifest)) for epoch, manifest in body["history"]),
         body["meta"],
+        _decode_mark(body.get("wal")),
     )
 
 
@@ -136,6 +147,15 @@ def _decode_left(runs: tuple[RunRef, ...], told: list[Any]) -> tuple[RunRef | No
             raise ValueError("more is left of a run than it holds")
         left.append(narrowed(run, first, min_ts, rows))
     return tuple(left)
+
+
+def _decode_mark(told: Any) -> LogMark | None:
+    if told is None:
+        return None
+    segment, position = map(int, told)
+    if segment < 1 or position < 0:
+        raise ValueError("an impossible place in the log")
+    return LogMark(segment, position)
 
 
 def _safe(name: object) -> str:
