@@ -1,7 +1,7 @@
 """Checkpoints: consistent snapshots of operators, committed by epoch.
 
-Names are imported when they are first asked for: operators need the barrier alone, and a Spark worker should not pay for
-the catalog's database library.
+Names are imported when they are first asked for: operators need the barrier alone, and a Spark worker should not pay
+for the catalog's database library.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from lsmstate.checkpoint.catalog import Catalog
 from lsmstate.checkpoint.pipeline import Pipeline
@@ -67,7 +68,7 @@ class JobMaster:
     def stop(self, *, savepoint: bool = True) -> dict[str, Outcome]:
         """Stops all jobs, each with a last checkpoint unless told."""
         for name, pipeline in list(self._running.items()):
-            self._end(name, lambda pipeline=pipeline: pipeline.stop(savepoint=savepoint))
+            self._end(name, partial(pipeline.stop, savepoint=savepoint))
         return dict(self._outcomes)
 
     def _end(self, name: str, end: Callable[[], int]) -> None:

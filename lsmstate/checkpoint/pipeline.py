@@ -30,6 +30,7 @@ from lsmstate.checkpoint.runtime.completion import Completion
 from lsmstate.checkpoint.runtime.driver import Driver
 from lsmstate.checkpoint.runtime.graph import Graph
 from lsmstate.checkpoint.runtime.recovery import Restored, recover
+from lsmstate.checkpoint.runtime.starting import starting
 from lsmstate.checkpoint.sink import Sink
 from lsmstate.checkpoint.source import Source
 from lsmstate.errors import CheckpointError
@@ -130,11 +131,15 @@ class Pipeline:
             comment=self._comment,
             checkpoint_interval_ms=max(interval_ms, 1),
         )
-        incarnation = catalog.take(self.name)
         job = catalog.job(self.name)
         assert job is not None
         fs = LocalFileSystem()
         path = self._directory(fs, job.job_id)
+        with starting(fs, self.name, path):
+            self._begin(catalog, fs, path, job.line)
+
+    def _begin(self, catalog: Catalog, fs: LocalFileSystem, path: str, line: int) -> None:
+        incarnation = catalog.take(self.name)
         store = ManifestStore(fs, f"{path}/checkpoints")
         restored = recover(catalog, self.name, incarnation, store, self._graph)
         self.warnings = restored.warnings
@@ -145,7 +150,7 @@ class Pipeline:
         align_s = None if self._align_timeout is None else self._align_timeout.total_seconds()
         place = Place(fs, path, self.name, incarnation, self._retain, align_s, memory, self._pool)
         completion = Completion(
-            self.name, self._graph, catalog, incarnation, job.line, store, restored.manifest, self._retain
+            self.name, self._graph, catalog, incarnation, line, store, restored.manifest, self._retain
         )
         coordinator = CheckpointCoordinator(
             next_id=completion.next_id,

@@ -25,6 +25,7 @@ from lsmstate.checkpoint.runtime.sink_task import SinkOperator, SinkTask
 from lsmstate.checkpoint.runtime.source_task import SourceTask
 from lsmstate.checkpoint.tables import TableSet
 from lsmstate.errors import CheckpointError
+from lsmstate.options import Options
 
 _OPERATORS = "operators"
 
@@ -140,9 +141,7 @@ class _Building:
         prefix = f"{name}:"
         lsm = self._restored.states.lsm
         candidates = {key.removeprefix(prefix): told.candidate for key, told in lsm.items() if key.startswith(prefix)}
-        tables = TableSet(
-            path, fs=place.fs, pool=place.pool, memory=place.memory, safe_epoch=epoch, candidates=candidates
-        )
+        tables = TableSet(path, place.fs, place.pool, place.memory, epoch, candidates, Options(retain=place.retain))
         self._opened.callback(tables.close)
         saved = self._restored.states.blobs.get(name)
         return OperatorContext(

@@ -251,7 +251,7 @@ class Driver:
             if not running.join(max(0.0, deadline - monotonic())):
                 _log.warning("job %s: %s does not end", self._name, running.name)
         for close in (
-            *(task.operator.on_close for task in self._tasks.values()),
+            *(task.close for task in self._tasks.values()),
             *(source.source.close for source in self._sources.values()),
         ):
             try:

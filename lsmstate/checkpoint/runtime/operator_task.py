@@ -94,6 +94,14 @@ class OperatorTask:
         """Begins to work. The operator is started already."""
         self._thread.start()
 
+    def close(self) -> None:
+        """Closes the operator and its tables. Requires: the thread has ended."""
+        try:
+            self.operator.on_close()
+        finally:
+            if self._context.tables is not None:
+                self._context.tables.close()
+
     def join(self, timeout: float) -> bool:
         """Waits for the thread; True if it has ended."""
         if self._thread.ident is not None:
@@ -106,7 +114,9 @@ class OperatorTask:
                 for item in unpack(f"the records in flight of {self.name}", packed):
                     self._handle(number, item)
             while True:
-                taken = self.inbox.take(self._aligner.blocked, self._alignment_ends())
+                ends = self._alignment_ends()
+                late = ends is not None and monotonic() >= ends
+                taken = None if late else self.inbox.take(self._aligner.blocked, ends)
                 if taken is None:
                     self._aligner.give_up()
                 elif isinstance(taken, tuple):

@@ -49,7 +49,7 @@ def recover(catalog: Catalog, name: str, incarnation: int, store: ManifestStore,
     warnings += [str(problem) for problem in found.warnings]
     if manifest is None:
         _tell(name, warnings)
-        store.remove_orphans(store.ids())
+        _remove_orphans(store, 0, incarnation)
         return Restored(warnings=tuple(warnings))
     names = {"source_names": sorted(graph.sources), "sink_names": sorted(graph.sinks)}
     warnings += drift(manifest, **names, pipeline_hash=graph.hash())
@@ -57,8 +57,7 @@ def recover(catalog: Catalog, name: str, incarnation: int, store: ManifestStore,
     states = store.states(manifest)
     if found.rolls_forward:
         commit(catalog, name, incarnation, manifest, job.line, "rolled forward by the next driver")
-    newer = [other for other in store.ids() if other > manifest.checkpoint_id]
-    store.remove_orphans(newer)
+    _remove_orphans(store, manifest.checkpoint_id, incarnation)
     _tell(name, warnings)
     return Restored(manifest.epoch, manifest, states, tuple(warnings))
 
@@ -80,6 +79,12 @@ def commit(
     )
     offsets = {source: dict(told.offsets) for source, told in manifest.source_offsets.items()}
     catalog.commit_job_checkpoint(name, incarnation, row, offsets)
+
+
+def _remove_orphans(store: ManifestStore, after: int, incarnation: int) -> None:
+    """Removes what earlier drivers have left after the checkpoint that counts; never what a later one has made."""
+    newer = [listed for listed in store.list() if listed.id > after]
+    store.remove_orphans([o.id for o in newer if o.manifest is None or o.manifest.incarnation < incarnation])
 
 
 def _check_sources(name: str, manifest: CheckpointManifest, graph: Graph) -> None:

@@ -1,0 +1,133 @@
+"""Unaligned checkpoints: a slow input does not hold them up, and what was in flight is not lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from iopool import LocalFileSystem
+from lsmstate.checkpoint import CheckpointManifest, Pipeline
+from lsmstate.checkpoint.manifest_store import ManifestStore
+from lsmstate.errors import CheckpointError
+from lsmstate.join import IntervalJoin
+from tests.support.pipeline_job import REACH, SIDES, expected, pipeline, rows, written
+from tests.support.pipeline_parts import Waiting
+
+LEFT, RIGHT = rows(11, 1200), rows(12, 1200)
+TAKEN = 3  # right batches that the slow join takes; many more wait
+
+
+class Slow(IntervalJoin):
+    """A join that takes right rows only as far as it may."""
+
+    def __init__(self, may: threading.Semaphore) -> None:
+        super().__init__(*SIDES, lower=-REACH / 3, upper=REACH, how="full")
+        self._may = may
+
+    def process_batch(self, side: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if side == 1:
+            assert self._may.acquire(timeout=60)
+        return super().process_batch(side, batch)
+
+
+def slow_job(root: Path, may: threading.Semaphore, align: timedelta | None) -> tuple[Pipeline, Waiting]:
+    left = Waiting(LEFT, 400)
+    job = pipeline(
+        root,
+        "full",
+        LEFT,
+        RIGHT,
+        sources=lambda name, table: left if name == "left" else Waiting(table, 1200),
+        interval_s=600,
+        align_timeout=align,
+    )
+    job._graph.operators.clear()
+    job._graph.sinks.clear()
+    job.operator("join", lambda: Slow(may), inputs=["left", "right"])
+    from lsmstate.checkpoint import FileSink
+
+    job.sink("out", FileSink(root / "out"), input="join")
+    return job, left
+
+
+def manifest_of(root: Path) -> CheckpointManifest:
+    (path,) = (root / "state").glob("*/checkpoints")
+    found = ManifestStore(LocalFileSystem(), str(path)).latest()
+    assert found is not None
+    return found
+
+
+def interrupted(root: Path, align: timedelta | None) -> CheckpointManifest:
+    """A checkpoint while the right input is far behind; then the job ends without another."""
+    may = threading.Semaphore(TAKEN)
+    job, left = slow_job(root, may, align)
+    job.start()
+    assert left.waits.wait(30)
+    driver = job._running()
+    driver.want_checkpoint()
+    if align is None:  # it has to take everything that lies before the barrier
+        may.release(1200)
+    else:
+        with driver.changed:
+            while driver.epoch == 0:
+                assert not driver.ended.is_set()
+                if not driver.changed.wait(0.05):
+                    may.release()  # a row at a time: the barrier must get through long before the rows are taken
+    assert job.checkpoint(60) >= 1 if align is None else driver.epoch == 1
+    driver.cancel()
+    may.release(1200)
+    job.wait()
+    return manifest_of(root)
+
+
+def test_a_slow_input_does_not_hold_up_a_checkpoint_and_recovery_replays_what_was_in_flight(tmp_path: Path) -> None:
+    manifest = interrupted(tmp_path, timedelta(milliseconds=1))
+    in_flight = manifest.inflight_data["join"]
+    assert set(in_flight) == {"right"}
+    assert len(in_flight["right"].blobs) > 2
+    assert manifest.source_offsets["right"].offsets["rows"] != "0"
+    pipeline(tmp_path, "full", LEFT, RIGHT).run()
+    assert written(tmp_path / "out") == expected("full", LEFT, RIGHT)
+
+
+def test_the_result_is_that_of_aligned_checkpoints(tmp_path: Path) -> None:
+    aligned, unaligned = tmp_path / "aligned", tmp_path / "unaligned"
+    for root, align in ((aligned, None), (unaligned, timedelta(milliseconds=1))):
+        root.mkdir()
+        manifest = interrupted(root, align)
+        assert bool(manifest.inflight_data) == (align is not None)
+        pipeline(root, "full", LEFT, RIGHT).run()
+    assert written(aligned / "out") == written(unaligned / "out") == expected("full", LEFT, RIGHT)
+
+
+def test_records_in_flight_survive_a_second_crash_before_they_were_processed(tmp_path: Path) -> None:
+    interrupted(tmp_path, timedelta(milliseconds=1))
+    held = threading.Semaphore(0)
+    job, _ = slow_job(tmp_path, held, None)
+    job.start()
+    job._running().cancel()
+    held.release(5000)
+    job.wait()
+    pipeline(tmp_path, "full", LEFT, RIGHT).run()
+    assert written(tmp_path / "out") == expected("full", LEFT, RIGHT)
+
+
+def test_parallelism_cannot_change_while_records_are_in_flight(tmp_path: Path) -> None:
+    interrupted(tmp_path, timedelta(milliseconds=1))
+    with pytest.raises(CheckpointError, match="without records in flight"):
+        pipeline(tmp_path, "full", LEFT, RIGHT, parallelism=2).run()
+    pipeline(tmp_path, "full", LEFT, RIGHT).run()
+    assert written(tmp_path / "out") == expected("full", LEFT, RIGHT)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_checkpoints_that_never_wait_give_the_same_result(parallelism: int, tmp_path: Path) -> None:
+    no_wait = timedelta(microseconds=1)
+    job = pipeline(tmp_path, "full", LEFT, RIGHT, parallelism=parallelism, interval_s=0.005, align_timeout=no_wait)
+    job.run()
+    assert written(tmp_path / "out") == expected("full", LEFT, RIGHT)
