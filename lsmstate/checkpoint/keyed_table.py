@@ -71,10 +71,15 @@ class KeyedTable:
 
     # ---- write
 
-    def put(self, batch: Batch) -> None:
-        """Sets the rows of their keys; of several with one key the last one counts."""
+    def put(self, batch: Batch, deleted: pa.BooleanArray | None = None) -> None:
+        """Sets the rows of their keys; of several with one key the last one counts. `deleted` says of each row whether
+        it removes its key instead."""
+        if deleted is not None and (len(deleted) != len(batch) or deleted.null_count):
+            raise SchemaError(f"table {self._side.name!r}: `deleted` needs one true or false for each row")
+        flags, at = pa.array(np.zeros(len(batch), bool)) if deleted is None else deleted, 0
         for part in self._parts(batch, self.schema.names):
-            self._append(list(part.columns), part.num_rows, deleted=False)
+            self._append(list(part.columns), flags.slice(at, part.num_rows))
+            at += part.num_rows
         self._fold_if_due()
 
     def delete(self, keys: Batch) -> None:
@@ -84,7 +89,7 @@ class KeyedTable:
                 part.column(field.name) if field.name in self.keys else pa.nulls(part.num_rows, field.type)
                 for field in self.schema
             ]
-            self._append(columns, part.num_rows, deleted=True)
+            self._append(columns, pa.array(np.ones(part.num_rows, bool)))
         self._fold_if_due()
 
     # ---- read
@@ -134,10 +139,10 @@ class KeyedTable:
 
     # ---- inside
 
-    def _append(self, columns: list[pa.Array], rows: int, *, deleted: bool) -> None:
+    def _append(self, columns: list[pa.Array], deleted: pa.BooleanArray) -> None:
+        rows = len(deleted)
         if rows:
-            versions = pa.array(np.arange(self._next, self._next + rows))
-            columns += [versions, pa.array(np.full(rows, deleted))]
+            columns += [pa.array(np.arange(self._next, self._next + rows)), deleted]
             self.store.append(0, pa.RecordBatch.from_arrays(columns, schema=self._side.schema))
             self._next += rows
             self._versions += rows
@@ -150,7 +155,7 @@ class KeyedTable:
         """Leaves the latest version of each key only. Done by itself when it is worth it."""
         first, kept = self._next, 0
         for rows in latest(self.store.view(), self._side.key_fields, len(self.schema) + 1, _BATCH_ROWS):
-            self._append(list(rows.columns[: len(self.schema)]), rows.num_rows, deleted=False)
+            self._append(list(rows.columns[: len(self.schema)]), pa.array(np.zeros(rows.num_rows, bool)))
             kept += rows.num_rows
         if first:
             self.store.advance_watermark(first - 1)

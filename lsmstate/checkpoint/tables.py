@@ -80,6 +80,10 @@ class TableSet:
         self._tables[name] = store
         return store
 
+    def path_of(self, name: str) -> str:
+        """Where a table lies."""
+        return f"{self.path}/{_directory(name)}"
+
     @property
     def candidates(self) -> dict[str, str]:
         """What each table goes on from: what was prepared last, or what it was opened at."""
@@ -144,7 +148,7 @@ class TableSet:
             )
         if name in self._tables:
             raise LsmStateError(f"{self.path}: there is a table {name!r} already; give each one a name of its own")
-        path = f"{self.path}/{_directory(name)}"
+        path = self.path_of(name)
         store = StateStore.open(path, sides, self._options, fs=self._fs, pool=self._pool, memory=self._memory)
         try:
             self._go_to(name, path, store)
