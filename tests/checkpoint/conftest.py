@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from lsmstate.checkpoint.catalog import Catalog, JobRow
     from tests.support.postgres import PostgresServer
 
 
@@ -29,3 +30,28 @@ def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/home/of/catalog.db"
     server: PostgresServer = request.getfixturevalue("postgres")
     return server.schema()
+
+
+@pytest.fixture
+def catalog(catalog_url: str) -> Iterator[Catalog]:
+    """That catalog, open."""
+    from lsmstate.checkpoint.catalog import Catalog  # here, because most tests need no database
+
+    with Catalog.open(catalog_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def job(catalog: Catalog) -> JobRow:
+    """A job in that catalog, named job."""
+    return catalog.register("job", kind="pipeline", definition={"sources": ["orders"]})
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog's waits end after a fifth of a second, where the test is about what comes after."""
+    from lsmstate.checkpoint.catalog import session
+
+    monkeypatch.setattr(session, "_POSTGRES_BEGIN", session._POSTGRES_BEGIN.replace(str(session.WAIT_MS), "200"))
+    monkeypatch.setattr(session, "WAIT_MS", 200)
+    monkeypatch.setattr(session, "_ANSWER_S", 0.5)

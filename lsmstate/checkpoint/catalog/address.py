@@ -53,6 +53,7 @@ class Address:
             path = parsed.database or ""
             if path.startswith("file:") or path in ("", ":memory:"):
                 raise ValueError(f"a catalog on SQLite needs a file that stays: write {_FORMS}")
+            _check_query(parsed)
             path = fs.resolve(path)
             return cls(_printable(path), True, parsed.set(database=path))
         if "@" in (parsed.host or "") + (parsed.database or ""):
@@ -98,12 +99,13 @@ class Address:
             raise CatalogError(f"catalog {self.label}: its file is gone. Bring it back, and open it again", "down")
 
     def scrubbed(self, text: str) -> str:
-        """A text of the driver, in one line, without the credentials."""
+        """The first line of a text of the driver, without the credentials. Later lines may tell values of rows."""
+        text = text.strip().partition("\n")[0]
         secrets = [str(self._url.password or "")]
         secrets += [_one(value) for name, value in self._url.query.items() if name not in _SHOWN]
         for secret in sorted(filter(None, secrets), key=len, reverse=True):
             text = text.replace(secret, HIDDEN).replace(quote(secret, safe=""), HIDDEN)
-        return " ".join(text.split())[:300]
+        return _printable(text)[:300]
 
 
 def _parsed(url: str) -> URL:
@@ -115,6 +117,18 @@ def _parsed(url: str) -> URL:
     if parsed is None or parsed.drivername not in _SCHEMES:
         raise ValueError(f"this is no URL of a catalog: write {_FORMS}")
     return parsed.set(drivername=_SCHEMES[parsed.drivername])
+
+
+def _check_query(url: URL) -> None:
+    """Of SQLite's options only the time to wait for a lock: others could undo what the catalog relies on."""
+    try:
+        fine = set(url.query) <= {"timeout"} and 0 <= float(_one(url.query.get("timeout", "0"))) <= 3600
+    except ValueError:
+        fine = False
+    if not fine:
+        raise ValueError(
+            "a catalog on SQLite takes one option, the seconds to wait for a lock: sqlite:///path?timeout=2"
+        )
 
 
 def _above(path: str) -> str:

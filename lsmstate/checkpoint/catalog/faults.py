@@ -44,7 +44,7 @@ _POSTGRES |= {
     "08": DOWN,
     "XX": "damaged",
 }
-_POSTGRES |= {"3D": DOWN, "08": DOWN, "XX": "damaged", "42P01": "damaged", "42703": "damaged"}
+_POSTGRES |= {"3D": DOWN, "3F": "denied", "08": DOWN, "XX": "damaged", "42P01": "damaged", "42703": "damaged"}
 
 
 def reason_of(error: DBAPIError, is_sqlite: bool) -> str:

@@ -56,4 +56,4 @@ def _version(connection: Connection, label: str) -> int | None:
             "changed. Use the version of lsmstate that migrated it, or a newer one",
             "newer",
         )
-    return version
+    return int(version)
