@@ -1,8 +1,9 @@
-"""Kills a pipeline with -9 again and again over one input: `python -m tests.support.pipeline_kills DIR KIND KILLS SEED`.
+"""Kills a pipeline with -9 again and again over one input: `python -m tests.support.pipeline_kills DIR KIND KILLS
+SEED`.
 
-Each life is a forked process that restores the job from its catalog and goes on; the kill comes at a random moment, also
-in the middle of the recovery. A life may read only a share of the input, so that the job cannot end before its last one.
-Prints how many lives began at which epoch; the caller looks at what the sink holds.
+Each life is a forked process that restores the job from its catalog and goes on; the kill comes at a random moment,
+also in the middle of the recovery. A life may read only a share of the input, so that the job cannot end before its
+last one. The caller looks at what the sink holds.
 """
 
 from __future__ import annotations
