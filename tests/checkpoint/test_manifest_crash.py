@@ -75,6 +75,7 @@ def orphans(*ids: int) -> Step:
 STEPS: list[Step] = [
     *(save(1), update(1), save(2, leans=True), update(2), save(3, leans=True), prune(1), update(3)),
     *(save(4), update(4), prune(1), save(5), save(6), update(6), discard(5), orphans(6), save(7), prune(1)),
+    *(save(8), update(8), discard(8)),
 ]
 
 
@@ -133,6 +134,20 @@ def crash_everywhere(fs: SimFileSystem) -> int:
 
 def test_crash_after_any_operation_leaves_the_acknowledged_checkpoint_or_a_newer_whole_one() -> None:
     assert crash_everywhere(SimFileSystem()) > 500
+
+
+def test_crash_while_two_revisions_are_removed_never_brings_the_older_one_back() -> None:
+    fs = SimFileSystem()
+    before = save(1)(store_on(fs), {})
+    older = fs.tree()
+    after = update(1)(store_on(fs), before)
+    both = SimFileSystem.of({**older, **fs.tree()})
+    assert sorted(both.list_dir(PATH)) == ["000000000001.0.json", "000000000001.1.json", "000000000001.state"]
+    assert store_on(both).discard(1)
+    rng = random.Random(SEED)
+    for at in crash_points(both):
+        for image in crash_images(both, at, rng, IMAGES):
+            check(image, after, {}, f"seed {SEED}, after {at} entries of the journal")
 
 
 class NoDirectorySync(SimFileSystem):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lsmstate.checkpoint.manifest import COMMITTED, PENDING
+from lsmstate.checkpoint.manifest import COMMITTED, PENDING, CheckpointManifest
 from lsmstate.checkpoint.manifest_document import decode_manifest, encode_manifest, manifest_name
 from lsmstate.errors import CorruptionError, FormatVersionError
 from tests.support.checkpoints import PATH, saved, store_on
@@ -226,6 +226,17 @@ def test_checkpoint_whose_parent_was_pruned_by_hand_is_skipped(gone: str) -> Non
     assert found.manifest is not None
     assert found.manifest.checkpoint_id == 1
     assert found.skipped[0].id == 3
+
+
+def test_chain_that_is_cut_anywhere_is_skipped_even_if_no_bytes_lie_there() -> None:
+    fs = SimFileSystem()
+    store = store_on(fs)
+    for own, parent in ((1, None), (2, None), (3, 2), (4, 3)):
+        store.save(CheckpointManifest.new(own, own, is_incremental=parent is not None, parent_id=parent))
+    found = store_on(damaged(fs, m2=None)).recover()
+    assert found.manifest is not None
+    assert found.manifest.checkpoint_id == 1
+    assert ["checkpoint 2, the parent of 3" in skip.why for skip in found.skipped] == [True, True]
 
 
 def test_checkpoint_whose_parent_is_damaged_is_skipped() -> None:
