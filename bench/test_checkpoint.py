@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import numpy as np

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lsmstate.checkpoint.coordinator import CheckpointCoordinator as CheckpointCoordinator
     from lsmstate.checkpoint.database_sink import DatabaseSink as DatabaseSink
     from lsmstate.checkpoint.file_sink import FileSink as FileSink
+    from lsmstate.checkpoint.logged_source import LoggedSource as LoggedSource
+    from lsmstate.checkpoint.lookup import Lookup as Lookup
     from lsmstate.checkpoint.manifest import CheckpointManifest as CheckpointManifest
     from lsmstate.checkpoint.master import JobMaster as JobMaster
     from lsmstate.checkpoint.operator import Operator as Operator
@@ -32,6 +34,8 @@ _HOMES = {
     "DatabaseSink": "database_sink",
     "FileSink": "file_sink",
     "JobMaster": "master",
+    "LoggedSource": "logged_source",
+    "Lookup": "lookup",
     "Operator": "operator",
     "ParquetSource": "parquet_source",
     "Pipeline": "pipeline",

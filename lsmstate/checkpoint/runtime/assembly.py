@@ -35,7 +35,7 @@ def assemble(
         sink_epochs=dict.fromkeys(graph.sinks, epoch),
         sink_commit_statuses=dict.fromkeys(graph.sinks, PENDING),
         table_offsets={name: ConnectorCheckpoint(offsets, epoch) for name, offsets in tables.items()},
-        table_store_checkpoint_path="operators" if tables else None,
+        table_store_checkpoint_path=_path(packed, list(tables)),
         wal_position=next(iter(walled.values())) if len(walled) == 1 else None,
         per_core_wal_positions=walled,
         watermark=None if None in marks else min((mark for mark in marks if mark is not None), default=None),
@@ -47,3 +47,12 @@ def assemble(
         size_bytes=sum(s.size_bytes for s in snapshots.values()) + sum(map(len, staged.values())),
     )
     return packed.into(manifest), packed
+
+
+def _path(packed: Packed, tables: list[str]) -> str | None:
+    """Where the stores of the reference tables lie: of a single one the directory, of several the one above all."""
+    found = [packed.operator_states[name].lsm for name in tables if name in packed.operator_states]
+    directories = [state.directory for state in found if state is not None]
+    if len(directories) > 1:
+        return directories[0].partition("/")[0]
+    return directories[0] if directories else None

@@ -144,6 +144,9 @@ class _Building:
         tables = TableSet(path, place.fs, place.pool, place.memory, epoch, candidates, Options(retain=place.retain))
         self._opened.callback(tables.close)
         saved = self._restored.states.blobs.get(name)
+        manifest = self._restored.manifest
+        known = {} if manifest is None else manifest.table_offsets
+        offsets = {key.removeprefix(prefix): told.offsets for key, told in known.items() if key.startswith(prefix)}
         return OperatorContext(
             f"{path}/{STATE}",
             place.memory,
@@ -153,6 +156,7 @@ class _Building:
             place.retain,
             tables,
             None if saved is None else bytes(saved),
+            offsets,
         )
 
     def _directories(self, node: OperatorNode) -> tuple[list[str], dict[str, LsmState]]:

@@ -221,7 +221,7 @@ class Driver:
         self._coordinator.begin("commit")
         self._to_commit = set(self._tasks)
         for source in self._sources.values():
-            source.commit(manifest.epoch)
+            source.retire(self._coordinator.min_epoch)
         for task in self._tasks.values():
             task.inbox.command(box.Commit(manifest.epoch))
 

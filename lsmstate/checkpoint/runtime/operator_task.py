@@ -207,7 +207,7 @@ class OperatorTask:
                 inflight=inflight,
                 size_bytes=sum(len(s) if isinstance(s, bytes) else s.size_bytes for s in states.values()),
                 watermark=self.operator.output_watermark,
-                tables=self.operator.table_offsets(),
+                tables={f"{self.name}:{table}": at for table, at in self.operator.table_offsets().items()},
             )
         )
 

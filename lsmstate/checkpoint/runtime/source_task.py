@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lsmstate.checkpoint.barrier import CheckpointBarrier
 from lsmstate.checkpoint.coordinator import OperatorSnapshot
+from lsmstate.checkpoint.logged_source import POSITION, LoggedSource
 from lsmstate.checkpoint.runtime.inbox import End, InboxClosed, Mark
 from lsmstate.checkpoint.runtime.outputs import Outputs
 from lsmstate.checkpoint.source import Source
@@ -43,7 +44,8 @@ class SourceTask:
         self._lock = threading.Lock()
         self._halt = threading.Event()
         self._position = source.offsets()
-        self._sent: dict[int, dict[str, str]] = {}  # offsets of epochs that are not committed
+        self._sent: dict[int, dict[str, str]] = {}  # offsets by epoch
+        self._passed: dict[str, str] | None = None  # those before which nothing will be asked for again
         self.watermark = watermark
         self.has_ended = False
         self._thread = threading.Thread(target=self._run, name=f"lsmstate-{name}", daemon=True)
@@ -64,20 +66,17 @@ class SourceTask:
                 self._halt.set()
             offsets = dict(self._position)
             self._sent[barrier.epoch] = offsets
-            wal = getattr(self.source, "wal_position", None)
+            wal = int(offsets[POSITION]) if isinstance(self.source, LoggedSource) else None  # fsynced: it was read
             told = OperatorSnapshot(
                 self.name, barrier.checkpoint_id, offsets=offsets, watermark=self.watermark, wal_position=wal
             )
             return told, self.has_ended
 
-    def commit(self, epoch: int) -> None:
-        """An epoch counts: what is before it will not be asked for again."""
+    def retire(self, min_epoch: int) -> None:
+        """Epochs below will not be gone back to: what a log has kept for them may go."""
         with self._lock:
-            offsets = self._sent.get(epoch)
-            self._sent = {other: kept for other, kept in self._sent.items() if other > epoch}
-        forget = getattr(self.source, "forget", None)
-        if forget is not None and offsets is not None:
-            forget(offsets)
+            self._passed = self._sent.get(min_epoch, self._passed)
+            self._sent = {epoch: offsets for epoch, offsets in self._sent.items() if epoch >= min_epoch}
 
     def stop(self) -> None:
         """Ends reading, soon."""
@@ -92,6 +91,7 @@ class SourceTask:
     def _run(self) -> None:
         try:
             while not self._halt.is_set():
+                self._forget()
                 batch = self.source.read()
                 if batch is not None:
                     self._send(batch)
@@ -104,6 +104,11 @@ class SourceTask:
             pass  # the job stops
         except BaseException as error:
             self._failed(self.name, error)
+
+    def _forget(self) -> None:
+        passed, self._passed = self._passed, None
+        if passed is not None and isinstance(self.source, LoggedSource):
+            self.source.forget(passed)
 
     def _send(self, batch: pa.RecordBatch) -> None:
         offsets, newest = self.source.offsets(), self._newest(batch)
