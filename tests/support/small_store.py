@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from iopool import FileSystem
 from lsmstate import Options, Side, StateStore
+from lsmstate.sstable.cache import FileCache
 
 EPOCHS = 3
 
@@ -77,12 +78,22 @@ def right_rows(first: int, count: int) -> pa.RecordBatch:
     )
 
 
-def open_small(fs: FileSystem, path: str = "/state", *, create: bool = False, read_only: bool = False) -> StateStore:
+_PROBES = right_rows(10, 30)
+
+
+def open_small(
+    fs: FileSystem,
+    path: str = "/state",
+    *,
+    create: bool = False,
+    read_only: bool = False,
+    cache: FileCache | None = None,
+) -> StateStore:
     """The state, opened or created."""
     sides = SIDES if create else None
     attempt = "golden" if create else None
     options = Options(retain=2, auto_compact=False)
-    return StateStore.open(path, sides, options, fs=fs, attempt=attempt, read_only=read_only)
+    return StateStore.open(path, sides, options, fs=fs, attempt=attempt, read_only=read_only, cache=cache)
 
 
 def build(fs: FileSystem, path: str = "/state") -> None:
@@ -125,16 +136,16 @@ class Reading:
     epochs: list[int]
 
 
-def read_all(fs: FileSystem, path: str = "/state") -> Reading:
+def read_all(fs: FileSystem, path: str = "/state", *, cache: FileCache | None = None) -> Reading:
     """Scans and probes the newest epoch and every retained one."""
-    with open_small(fs, path, read_only=True) as store:
+    with open_small(fs, path, read_only=True, cache=cache) as store:
         scans = {}
         for epoch in store.epochs():
             with store.at_epoch(epoch) as view:
                 for side in (0, 1):
                     rows = [row for batch in view.scan(side, ordered=True) for row in batch.to_pylist()]
                     scans[epoch, side] = [tuple(row.values()) for row in rows]
-        probes = right_rows(10, 30)
+        probes = _PROBES
         pairs = [
             tuple(row.values()) for batch in store.probe(0, probes, -2_000_000, 2_000_000) for row in batch.to_pylist()
         ]
