@@ -10,11 +10,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
-from lsmstate.checkpoint.catalog import Catalog
+from lsmstate.checkpoint.catalog import Catalog, catalog
 from tests.support.catalog_cases import commit, latest, refused, start_job
 from tests.support.postgres import PostgresServer
 
@@ -98,6 +99,28 @@ def test_job_that_another_transaction_holds_does_not_stop_other_jobs(
             with refused("locked", "is locked by another process"):
                 commit(opened, mine, 2)
             assert opened.take("other") == 1
+
+
+def test_nobody_takes_a_job_in_the_midst_of_a_commit(
+    catalog_url: str, short_waits: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if catalog_url.startswith("sqlite"):
+        catalog_url += "?timeout=0.2"
+    asked = []
+
+    def slow(*args: Any) -> None:
+        with refused("locked", "is locked by another process"):
+            other.take("job")
+        asked.append(latest(other))
+        add_checkpoint(*args)
+
+    add_checkpoint = catalog.add_checkpoint
+    with Catalog.open(catalog_url) as opened, Catalog.open(catalog_url) as other:
+        mine = start_job(opened)
+        monkeypatch.setattr(catalog, "add_checkpoint", slow)
+        commit(opened, mine, 2)
+        assert asked == [1]
+        assert other.take("job") == mine + 1
 
 
 # ---- read-only
