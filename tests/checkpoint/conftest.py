@@ -45,13 +45,3 @@ def catalog(catalog_url: str) -> Iterator[Catalog]:
 def job(catalog: Catalog) -> JobRow:
     """A job in that catalog, named job."""
     return catalog.register("job", kind="pipeline", definition={"sources": ["orders"]})
-
-
-@pytest.fixture
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A catalog's waits end after a fifth of a second, where the test is about what comes after."""
-    from lsmstate.checkpoint.catalog import session
-
-    monkeypatch.setattr(session, "_POSTGRES_BEGIN", session._POSTGRES_BEGIN.replace(str(session.WAIT_MS), "200"))
-    monkeypatch.setattr(session, "WAIT_MS", 200)
-    monkeypatch.setattr(session, "_ANSWER_S", 0.5)

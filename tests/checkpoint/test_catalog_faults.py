@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from lsmstate.checkpoint.catalog import Catalog, catalog
+from lsmstate.checkpoint.catalog import Catalog, catalog, faults
+from lsmstate.checkpoint.catalog.tables import METADATA
+from lsmstate.errors import CatalogError
 from tests.support.catalog_cases import commit, latest, refused, start_job
 from tests.support.postgres import PostgresServer
 
@@ -41,14 +44,14 @@ def test_server_that_is_down_is_told_and_found_again_with_all_that_was_committed
         assert latest(opened) == 2
 
 
-def test_server_that_stops_answering_is_told(postgres: PostgresServer, short_waits: None) -> None:
+def test_server_that_stops_answering_is_told(postgres: PostgresServer) -> None:
     with Catalog.open(postgres.schema()) as opened:
         mine = start_job(opened)
         stopped = postgres.process_ids()
         for process in stopped:
             os.kill(process, signal.SIGSTOP)
         try:
-            with refused("down", "cannot be reached"):
+            with refused("down", "cannot be reached", soon=True):
                 opened.next_checkpoint_id("job", mine)
         finally:
             for process in stopped:
@@ -231,3 +234,12 @@ def test_relative_path_gets_its_directories_private_to_their_owner(
         opened.register("job", kind="sql", definition={})
     assert (tmp_path / "a" / "b" / "catalog.db").is_file()
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_every_reason_is_documented() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "catalog.md").read_text("utf-8")
+    documented = set(re.findall(r"^\| `([a-z_]+)` \|", document, re.MULTILINE)) - {
+        table.name for table in METADATA.sorted_tables
+    }
+    assert documented == {*faults._SAYS, "newer", "driver", "unknown_job", "other_kind"}
+    assert all(f"{reason}," in (CatalogError.__doc__ or "") for reason in documented - {"other_kind", "other"})

@@ -6,6 +6,7 @@ import os
 import pwd
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ def held(path: Path, *statements: str) -> Iterator[None]:
 # ---- locked
 
 
-def test_locked_file_can_be_read_and_says_locked_to_writers(path: Path, short_waits: None) -> None:
+def test_locked_file_can_be_read_and_says_locked_to_writers(path: Path) -> None:
     with Catalog.open(f"sqlite:///{path}?timeout=0.2") as opened:
         mine = start_job(opened)
         with held(path, "BEGIN IMMEDIATE", "UPDATE lsmstate_fences SET incarnation = 99"):
@@ -65,51 +66,47 @@ def test_locked_file_can_be_read_and_says_locked_to_writers(path: Path, short_wa
         assert latest(opened) == 2
 
 
-def test_file_that_another_process_has_for_itself_is_told_to_readers_too(path: Path, short_waits: None) -> None:
+def test_file_that_another_process_has_for_itself_is_told_to_readers_too(path: Path) -> None:
     Catalog.open(f"sqlite:///{path}").close()
     alone = ("PRAGMA locking_mode=EXCLUSIVE", "BEGIN IMMEDIATE", "UPDATE lsmstate_catalog SET version = 2", "COMMIT")
-    with held(path, *alone), refused("locked", "is locked by another process"):
+    with held(path, *alone), refused("locked", "is locked by another process", soon=True):
         Catalog.open(f"sqlite:///{path}?timeout=0.2")
     with Catalog.open(f"sqlite:///{path}") as opened:
         assert opened.jobs() == []
 
 
-def test_locked_tables_of_a_server_are_told(postgres: PostgresServer, short_waits: None) -> None:
+def test_locked_tables_of_a_server_are_told(postgres: PostgresServer) -> None:
     url = postgres.schema()
     with Catalog.open(url) as opened:
         mine = start_job(opened)
         with psycopg.connect(url) as other:
             other.execute("LOCK TABLE lsmstate_fences IN ACCESS EXCLUSIVE MODE")
-            with refused("locked", "is locked by another process"):
+            with refused("locked", "is locked by another process", soon=True):
                 commit(opened, mine, 2)
-            with refused("locked", "is locked by another process"):
+            with refused("locked", "is locked by another process", soon=True):
                 opened.jobs()
         commit(opened, mine, 2)
 
 
-def test_job_that_another_transaction_holds_does_not_stop_other_jobs(
-    postgres: PostgresServer, short_waits: None
-) -> None:
+def test_job_that_another_transaction_holds_does_not_stop_other_jobs(postgres: PostgresServer) -> None:
     url = postgres.schema()
     with Catalog.open(url) as opened:
         mine = start_job(opened)
         opened.register("other", kind="sql", definition={})
         with psycopg.connect(url) as other:
             other.execute("SELECT * FROM lsmstate_fences WHERE name = 'job' FOR UPDATE")
-            with refused("locked", "is locked by another process"):
+            with refused("locked", "is locked by another process", soon=True):
                 commit(opened, mine, 2)
             assert opened.take("other") == 1
 
 
-def test_nobody_takes_a_job_in_the_midst_of_a_commit(
-    catalog_url: str, short_waits: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_takes_a_job_in_the_midst_of_a_commit(catalog_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if catalog_url.startswith("sqlite"):
         catalog_url += "?timeout=0.2"
     asked = []
 
     def slow(*args: Any) -> None:
-        with refused("locked", "is locked by another process"):
+        with refused("locked", "is locked by another process", soon=True):
             other.take("job")
         asked.append(latest(other))
         add_checkpoint(*args)
@@ -136,31 +133,38 @@ def test_server_that_is_read_only_can_be_read_and_refuses_changes(postgres: Post
             opened.take("job")
 
 
-def test_read_only_file_can_be_read_and_refuses_changes(path: Path) -> None:
-    with Catalog.open(f"sqlite:///{path}") as opened:
+def test_read_only_file_can_be_read_and_refuses_changes(open_path: Path) -> None:
+    with Catalog.open(f"sqlite:///{open_path}") as opened:
         start_job(opened)
-        path.chmod(0o444)
+        open_path.chmod(0o444)
 
         def look() -> None:
-            with Catalog.open(f"sqlite:///{path}") as seen:
+            with Catalog.open(f"sqlite:///{open_path}") as seen:
                 assert latest(seen) == 1
                 with refused("read_only", "is read-only, nothing was changed"):
                     seen.take("job")
 
-        in_unprivileged_child(path.parent, look)
+        in_unprivileged_child(open_path.parent, look)
         assert latest(opened) == 1
 
 
-def test_file_without_rights_is_told(path: Path) -> None:
-    with Catalog.open(f"sqlite:///{path}") as opened:
+def test_file_without_rights_is_told(open_path: Path) -> None:
+    with Catalog.open(f"sqlite:///{open_path}") as opened:
         start_job(opened)
-    path.chmod(0)
+    open_path.chmod(0)
 
     def look() -> None:
         with refused("down", r"cannot be reached\. .* the rights of the file"):
-            Catalog.open(f"sqlite:///{path}")
+            Catalog.open(f"sqlite:///{open_path}")
 
-    in_unprivileged_child(path.parent, look)
+    in_unprivileged_child(open_path.parent, look)
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A file in a directory that other users get to."""
+    with tempfile.TemporaryDirectory(prefix="lsmstate-catalog-") as directory:
+        yield Path(directory) / "catalog.db"
 
 
 def in_unprivileged_child(directory: Path, look: Callable[[], None]) -> None:
@@ -169,8 +173,6 @@ def in_unprivileged_child(directory: Path, look: Callable[[], None]) -> None:
     if os.geteuid() == 0:
         for entry in (directory, *directory.iterdir()):
             os.chown(entry, user.pw_uid, user.pw_gid)
-        for above in directory.parents[:2]:
-            above.chmod(above.stat().st_mode | 0o011)
     child = os.fork()
     if child == 0:
         ended = 1

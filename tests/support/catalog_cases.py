@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from lsmstate import CatalogError
-from lsmstate.checkpoint.catalog import Catalog, CheckpointRow
+from lsmstate.checkpoint.catalog import Catalog, CheckpointRow, session
 
 ORDERS = {"orders": {"0": "5", "1": "7"}, "payments": {"file": "a/b.parquet", "row": "12"}}
 
@@ -36,10 +36,16 @@ def latest(catalog: Catalog) -> int:
 
 
 @contextmanager
-def refused(reason: str, text: str) -> Iterator[None]:
-    """Inside, a CatalogError is raised; it shows nothing of the driver's own errors."""
-    with pytest.raises(CatalogError, match=text) as error:
-        yield
+def refused(reason: str, text: str, *, soon: bool = False) -> Iterator[None]:
+    """Inside, a CatalogError is raised; it shows nothing of the driver's own errors. `soon`: waits end early, where the
+    test is about what comes after."""
+    with pytest.MonkeyPatch.context() as patched:
+        if soon:
+            patched.setattr(session, "_POSTGRES_BEGIN", session._POSTGRES_BEGIN.replace(str(session.WAIT_MS), "200"))
+            patched.setattr(session, "WAIT_MS", 200)
+            patched.setattr(session, "_ANSWER_S", 0.5)
+        with pytest.raises(CatalogError, match=text) as error:
+            yield
     assert error.value.reason == reason
     assert error.value.__cause__ is None
     assert error.value.__context__ is None
