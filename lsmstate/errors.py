@@ -12,6 +12,7 @@
     ├── CheckpointError         a report or a step of a checkpoint that does not fit what is under way
     │   └── TooManyFailures     as many checkpoints in a row have failed as may
     ├── CatalogError            the catalog is down, locked, read-only ... (`reason`), or has no such job
+    ├── SqlError                a statement that is wrong, or that streaming tables cannot do: line, column (also a ValueError)
     ├── StoreClosedError        the store, view or catalog was closed, or opened in another process
     └── StorePoisonedError      an fsync failed: nothing more can be promised until the store is reopened
 
@@ -89,6 +90,17 @@ class CatalogError(LsmStateError):
 
     def __reduce__(self) -> tuple[type[CatalogError], tuple[str, str]]:
         return type(self), (str(self), self.reason)
+
+
+class SqlError(LsmStateError, ValueError):
+    """A statement is wrong, or asks for what is not supported. Nothing was changed. Lines and columns count from 1."""
+
+    def __init__(self, text: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(text if line is None else f"line {line}, column {column}: {text}")
+        self.text, self.line, self.column = text, line, column
+
+    def __reduce__(self) -> tuple[type[SqlError], tuple[str, int | None, int | None]]:
+        return type(self), (self.text, self.line, self.column)
 
 
 class StoreClosedError(LsmStateError):

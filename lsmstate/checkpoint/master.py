@@ -59,6 +59,11 @@ class JobMaster:
         else:
             self._running[name] = pipeline
 
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """What became of the jobs that have ended, or could not be started."""
+        return dict(self._outcomes)
+
     def wait(self) -> dict[str, Outcome]:
         """Waits until all jobs have ended; gives what became of each."""
         for name, pipeline in list(self._running.items()):

@@ -14,12 +14,13 @@ again, it goes on from its last checkpoint, and the result is that of a run with
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 from iopool import LocalFileSystem, MemoryController, WorkerPool
-from lsmstate.checkpoint.catalog import Catalog
+from lsmstate.checkpoint.catalog import Catalog, JobKind
 from lsmstate.checkpoint.coordinator import CheckpointCoordinator
 from lsmstate.checkpoint.events import Event
 from lsmstate.checkpoint.manifest_store import ManifestStore
@@ -43,8 +44,9 @@ class Pipeline:
 
     state: a directory for the state of all jobs. checkpoint_interval: how often. align_timeout: after how long a
     checkpoint no longer waits for slow inputs and takes records in flight along; None: it always waits. retain: how
-    many checkpoints are kept. memory_bytes: what all operators together keep in memory before they spill. on_event:
-    told of what happens to checkpoints, in a thread of the job.
+    many checkpoints are kept. memory_bytes: what all operators together keep in memory before they spill. kind,
+    definition: what the catalog keeps of the job, for whoever makes it anew from that; unless told, its graph.
+    on_event: told of what happens to checkpoints, in a thread of the job.
     """
 
     def __init__(
@@ -60,11 +62,13 @@ class Pipeline:
         failures_max: int = 3,
         memory_bytes: int | None = None,
         comment: str = "",
+        kind: JobKind = "pipeline",
+        definition: Mapping[str, Any] | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         if not isinstance(checkpoint_interval, timedelta) or checkpoint_interval <= timedelta(0):
             raise ValueError(f"checkpoint_interval must be a timedelta above zero, not {checkpoint_interval!r}")
-        self.name, self._comment = name, comment
+        self.name, self._comment, self._kind, self._definition = name, comment, kind, definition
         self._catalog_url, self._state = catalog, os.fspath(state)
         self._interval, self._align_timeout = checkpoint_interval, align_timeout
         self._retain, self._timeouts, self._failures_max = retain, timeouts, failures_max
@@ -123,10 +127,10 @@ class Pipeline:
 
     def _start(self, catalog: Catalog) -> None:
         interval_ms = self._interval // timedelta(milliseconds=1)
-        definition = self._graph.definition()
+        definition = self._graph.definition() if self._definition is None else self._definition
         catalog.register(
             self.name,
-            kind="pipeline",
+            kind=self._kind,
             definition=definition,
             comment=self._comment,
             checkpoint_interval_ms=max(interval_ms, 1),
