@@ -26,7 +26,7 @@ class ParquetDraft:
     """A new file that takes rows until it is finished."""
 
     def __init__(self, fs: FileSystem, path: str, schema: pa.Schema) -> None:
-        self.path, self.rows = path, 0
+        self.path = path
         self._schema = schema
         self._file = _Stream(fs, path)
         self._writer = pq.ParquetWriter(self._file, schema, **_OPTIONS)
@@ -38,7 +38,6 @@ class ParquetDraft:
         if batch.get_total_buffer_size() > 2 * batch.nbytes + 4096:  # a slice would keep all that it was cut out of
             batch = batch.take(pa.array(np.arange(batch.num_rows)))
         self._waiting.append(batch)
-        self.rows += batch.num_rows
         self._waiting_rows += batch.num_rows
         self._waiting_bytes += batch.nbytes
         if self._waiting_rows >= _GROUP_ROWS or self._waiting_bytes >= _GROUP_BYTES:
@@ -54,11 +53,6 @@ class ParquetDraft:
         """Closes the file as it is."""
         self._waiting = []
         self._file.discard()
-
-    @property
-    def size_bytes(self) -> int:
-        """How many bytes were written so far."""
-        return self._file.size_bytes
 
     def _write_group(self) -> None:
         if self._waiting:
@@ -80,7 +74,6 @@ class _Stream:
         self._file = fs.create(path)
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
-        self.size_bytes = 0
         self.closed = False
 
     def write(self, data: Any) -> int:
@@ -89,7 +82,6 @@ class _Stream:
             return len(taken)  # a writer that is thrown away still wants to write its footer
         self._waiting.append(taken)
         self._waiting_bytes += len(taken)
-        self.size_bytes += len(taken)
         if self._waiting_bytes >= _BUFFER_BYTES:
             self.flush()
         return len(taken)
