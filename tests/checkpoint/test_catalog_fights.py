@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from contextlib import ExitStack
 
@@ -10,6 +11,7 @@ from tests.conftest import Figures
 from tests.support.catalog_fight import DriverProcess, require_unmixed
 
 ROUNDS = 100
+KILLS = 200 if os.environ.get("LSMSTATE_TEST_SIZE") == "full" else 3
 JOB = "job"
 
 
@@ -70,7 +72,7 @@ def test_drivers_that_take_and_commit_as_they_like_commit_each_epoch_once(
 def test_commit_that_was_told_survives_kill(catalog: Catalog, job: JobRow, catalog_url: str) -> None:
     draw = random.Random(6)
     last = 0
-    for _ in range(3):
+    for _ in range(KILLS):
         with DriverProcess(catalog_url, JOB, "a") as driver:
             driver.tell("go on")
             told = [driver.answer() for _ in range(draw.randrange(1, 15))]

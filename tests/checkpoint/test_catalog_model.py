@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from tests.support.catalog_model import ModelCatalog
 
 NAMES = ("a", "b'\x00")
 STEPS = 60
+SEEDS = 200 if os.environ.get("LSMSTATE_TEST_SIZE") == "full" else 4
 
 
 def outcome(call: Callable[..., Any], *args: Any, **named: Any) -> str | None:
@@ -38,7 +40,7 @@ def require_same(catalog: Catalog, model: ModelCatalog) -> None:
         assert catalog.job(name) == job
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_catalog_says_what_the_model_says_after_every_call(catalog_url: str, seed: int) -> None:
     draw = random.Random(seed)
     model = ModelCatalog()
