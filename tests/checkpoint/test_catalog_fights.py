@@ -78,6 +78,7 @@ def test_commit_that_was_told_survives_kill(catalog: Catalog, job: JobRow, catal
             told = [driver.answer() for _ in range(draw.randrange(1, 15))]
             told += driver.kill()
         assert [answer["ended"] for answer in told] == ["won"] * len(told)
+        catalog.take(JOB)  # waits for a commit that the server still has in hand
         stands = the_job(catalog)
         require_unmixed(stands)
         assert last < told[-1]["epoch"] <= stands.latest_checkpoint_epoch <= told[-1]["epoch"] + 1
