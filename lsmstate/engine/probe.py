@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmstate.engine.ahead import Ahead
 from lsmstate.engine.intake import Batch, KeyRows, null_keys, read_keys
 from lsmstate.errors import SchemaError
 from lsmstate.keys import I64, TS_MAX, TS_MIN, shifted
@@ -117,6 +118,7 @@ class _Picks:
 
     def __init__(self) -> None:
         self.picks: list[tuple[Run, I64]] = []
+        self.columns: list[Ahead[list[pa.Array]]] = []
         self.who: list[Index] = []
         self.rows = self.size_bytes = 0
 
@@ -130,14 +132,17 @@ class _Picks:
 class _Found:
     """Pairs that were found, on their way to becoming batches: only those whose keys are really equal.
 
-    They wait until there are enough for a batch: few rows of each of many runs apart from many of each.
+    They wait until there are enough for a batch: few rows of each of many runs apart from many of each. The columns of
+    the latter are gathered while the next runs are searched, and a batch of them comes out when the next one is full.
     """
 
     def __init__(self, kind: Side, asked: KeyRows, schema: pa.Schema, first: int, batch_rows: int) -> None:
         self._kind, self._asked, self._schema, self._first = kind, asked, schema, first
         self._row_ids = ROW_ID in schema.names
         self._rows_max = batch_rows
-        self._sparse, self._dense = _Picks(), _Picks()
+        known = kind.key_fields if asked.exact else ()  # they are what the rows that ask have
+        self._wanted = [field for field in range(len(kind.columns)) if field not in known]
+        self._sparse, self._full, self._dense = _Picks(), _Picks(), _Picks()
 
     def add(self, run: Run, rows: I64, who: Index) -> Iterator[pa.RecordBatch]:
         """Takes rows of a run; gives those before them that have become enough for a batch."""
@@ -148,12 +153,15 @@ class _Found:
             return
         dense = self._dense
         if dense.rows + len(rows) > self._rows_max or dense.size_bytes + len(rows) * run.row_bytes > _BATCH_BYTES:
-            yield from self._many()
+            yield from self._many(self._full)
+            self._full, self._dense = dense, _Picks()
         self._dense.add(run, rows, who)
+        self._dense.columns.append(Ahead(lambda: [run.column(field, rows) for field in self._wanted]))
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """What is left."""
-        yield from self._many()
+        yield from self._many(self._full)
+        yield from self._many(self._dense)
         yield from self._few()
 
     def _few(self) -> Iterator[pa.RecordBatch]:
@@ -162,12 +170,10 @@ class _Found:
             columns = gather(self._kind, [(run, rows) for run, rows in found.picks if isinstance(run, StoredRun)])
             yield from self._batch(dict(enumerate(columns)), found)
 
-    def _many(self) -> Iterator[pa.RecordBatch]:
-        found, self._dense = self._dense, _Picks()
+    def _many(self, found: _Picks) -> Iterator[pa.RecordBatch]:
         if found.rows:
-            known = self._kind.key_fields if self._asked.exact else ()
-            wanted = [field for field in range(len(self._kind.columns)) if field not in known]
-            columns = {field: _joined([run.column(field, rows) for run, rows in found.picks]) for field in wanted}
+            parts = zip(*(ahead.result() for ahead in found.columns), strict=True)
+            columns = {field: _joined(arrays) for field, arrays in zip(self._wanted, parts, strict=True)}
             yield from self._batch(columns, found)
 
     def _batch(self, columns: dict[int, pa.Array], found: _Picks) -> Iterator[pa.RecordBatch]:
@@ -191,7 +197,7 @@ class _Found:
             yield batch
 
 
-def _joined(arrays: list[pa.Array]) -> pa.Array:
+def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
