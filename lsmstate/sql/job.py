@@ -27,6 +27,11 @@ class Job:
     pipeline: Pipeline
     progress: Progress
 
+    @property
+    def epoch(self) -> int:
+        """The last committed one of this run."""
+        return self.pipeline.epoch
+
 
 def job_of(catalog: str, row: JobRow) -> Job:
     """The job of a streaming table of the catalog."""

@@ -21,7 +21,7 @@ _INTERVAL_MAX_MS = 31_536_000_000
 _SOURCES = {"parquet": (("path", "time"), ("delay", "follow"))}
 _SINKS = {"parquet": (("path",), (INTERVAL, "ttl")), "database": (("url", "table"), (INTERVAL, "ttl"))}
 _WHOLE = re.compile(r"[0-9]{1,11}", re.ASCII)
-_TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
+_TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,54}", re.ASCII)
 _YES_NO = {"true": "true", "false": "false"}
 
 
