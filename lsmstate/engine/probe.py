@@ -29,11 +29,19 @@ if TYPE_CHECKING:
     from lsmstate.engine.view import View
 
 _BATCH_BYTES = 32 << 20  # of rows with the average size of their run
+_BESIDE = "__beside_"  # and a number: the names of columns that are gathered beside
 _COALESCE_ROWS = 4 << 10  # smaller batches are joined, larger ones are not worth a copy
 
 
 def probe(
-    view: View, side: int, batch: Batch, lower: int | None, upper: int | None, by: int, row_ids: bool
+    view: View,
+    side: int,
+    batch: Batch,
+    lower: int | None,
+    upper: int | None,
+    by: int,
+    row_ids: bool,
+    beside: Sequence[pa.Array],
 ) -> Iterator[pa.RecordBatch]:
     """See `View.probe`. The batch is checked now, the rows come as they are asked for."""
     kind = view.sides[side]
@@ -43,11 +51,19 @@ def probe(
     asked = list(read_keys(view.sides[by], batch))
     schema = with_ids(kind.schema) if row_ids else kind.schema
     schema = schema.append(pa.field(PROBE_INDEX, pa.int64(), nullable=False))
-    return _coalesced(_probe(view, side, asked, lower, upper, schema), view.batch_rows)
+    for number, column in enumerate(beside):
+        schema = schema.append(pa.field(f"{_BESIDE}{number}", column.type))
+    return _coalesced(_probe(view, side, asked, lower, upper, schema, beside), view.batch_rows)
 
 
 def _probe(
-    view: View, side: int, asked: Sequence[KeyRows], lower: int | None, upper: int | None, schema: pa.Schema
+    view: View,
+    side: int,
+    asked: Sequence[KeyRows],
+    lower: int | None,
+    upper: int | None,
+    schema: pa.Schema,
+    beside: Sequence[pa.Array],
 ) -> Iterator[pa.RecordBatch]:
     first = 0
     for rows in asked:
@@ -55,7 +71,9 @@ def _probe(
         if rows.has_null_key:
             order = order[~null_keys(rows.keys)[order]]
         if len(order):
-            yield from _probe_part(view, side, rows, order, lower, upper, schema, first)
+            told = [column.slice(first, len(rows.ts)) for column in beside]
+            found = _Found(view.sides[side], rows, schema, first, view.batch_rows, told)
+            yield from _probe_part(view, side, rows, order, lower, upper, found)
         first += len(rows.ts)
 
 
@@ -66,8 +84,7 @@ def _probe_part(
     order: Index,
     lower: int | None,
     upper: int | None,
-    schema: pa.Schema,
-    first: int,
+    found: _Found,
 ) -> Iterator[pa.RecordBatch]:
     live = view.first_live_ts(side)
     order = _possible(asked.ts, order, lower, upper)
@@ -78,7 +95,6 @@ def _probe_part(
     high = np.full(len(ts), TS_MAX) if upper is None else shifted(ts, upper)
     low = np.maximum(low, live)
     probes = Probes(asked.hashed.hashes[order], low, high)
-    found = _Found(view.sides[side], asked, schema, first, view.batch_rows)
     earliest, latest = int(low.min()), int(high.max())
     for source in view.sources(side, earliest, latest):
         view.check_open()
@@ -136,8 +152,10 @@ class _Found:
     the latter are gathered while the next runs are searched, and a batch of them comes out when the next one is full.
     """
 
-    def __init__(self, kind: Side, asked: KeyRows, schema: pa.Schema, first: int, batch_rows: int) -> None:
-        self._kind, self._asked, self._schema, self._first = kind, asked, schema, first
+    def __init__(
+        self, kind: Side, asked: KeyRows, schema: pa.Schema, first: int, batch_rows: int, beside: list[pa.Array]
+    ) -> None:
+        self._kind, self._asked, self._schema, self._first, self._beside = kind, asked, schema, first, beside
         self._row_ids = ROW_ID in schema.names
         self._rows_max = batch_rows
         known = kind.key_fields if asked.exact else ()  # they are what the rows that ask have
@@ -156,7 +174,7 @@ class _Found:
             yield from self._many(self._full)
             self._full, self._dense = dense, _Picks()
         self._dense.add(run, rows, who)
-        self._dense.columns.append(Ahead(lambda: [run.column(field, rows) for field in self._wanted]))
+        self._dense.columns.append(Ahead(lambda: self._gathered(run, rows, who)))
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """What is left."""
@@ -168,15 +186,23 @@ class _Found:
         found, self._sparse = self._sparse, _Picks()
         if found.rows:
             columns = gather(self._kind, [(run, rows) for run, rows in found.picks if isinstance(run, StoredRun)])
-            yield from self._batch(dict(enumerate(columns)), found)
+            asking = pa.array(np.concatenate(found.who))
+            yield from self._batch(dict(enumerate(columns)), self._taken(asking), found)
 
     def _many(self, found: _Picks) -> Iterator[pa.RecordBatch]:
         if found.rows:
             parts = zip(*(ahead.result() for ahead in found.columns), strict=True)
-            columns = {field: _joined(arrays) for field, arrays in zip(self._wanted, parts, strict=True)}
-            yield from self._batch(columns, found)
+            arrays = [_joined(part) for part in parts]
+            columns = dict(zip(self._wanted, arrays, strict=False))
+            yield from self._batch(columns, arrays[len(self._wanted) :], found)
 
-    def _batch(self, columns: dict[int, pa.Array], found: _Picks) -> Iterator[pa.RecordBatch]:
+    def _gathered(self, run: Run, rows: I64, who: Index) -> list[pa.Array]:
+        return [*(run.column(field, rows) for field in self._wanted), *self._taken(pa.array(who))]
+
+    def _taken(self, who: pa.Array) -> list[pa.Array]:
+        return [pc.take(column, who, boundscheck=False) for column in self._beside]
+
+    def _batch(self, columns: dict[int, pa.Array], beside: list[pa.Array], found: _Picks) -> Iterator[pa.RecordBatch]:
         """The columns of the rows that were found; keys that need not be compared may be missing."""
         who = np.concatenate(found.who)
         asking = pa.array(who)
@@ -190,7 +216,7 @@ class _Found:
         if self._row_ids:
             arrays.append(pa.array(np.concatenate([run.ids(rows) for run, rows in found.picks])))
         arrays.append(pa.array(who + self._first) if self._first else asking)
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        batch = pa.RecordBatch.from_arrays([*arrays, *beside], schema=self._schema)
         if same is not None:
             batch = batch.filter(pa.array(same))
         if batch.num_rows:

@@ -73,14 +73,16 @@ class View:
         *,
         by: int | None = None,
         row_ids: bool = False,
+        beside: Sequence[pa.Array] = (),
     ) -> Iterator[pa.RecordBatch]:
         """Rows of `side` with the keys of `batch` and lower <= row.ts - batch.ts <= upper, plus `probe_index`.
 
-        With `row_ids` also `__row_id`, the number that a row keeps for life."""
+        With `row_ids` also `__row_id`, the number that a row keeps for life. `beside` are columns of the batch: they
+        come last, with the values of the row that asks."""
         self._check(side)
         low = None if lower is None else time_us(lower, "lower")
         high = None if upper is None else time_us(upper, "upper")
-        return probe(self, side, batch, low, high, self._other(side, by), row_ids)
+        return probe(self, side, batch, low, high, self._other(side, by), row_ids, beside)
 
     def scan(
         self,

@@ -42,22 +42,25 @@ def meet(
     are made: it is enough to know that they meet."""
     low, high = shape.kind.reach(side)
     wanted = wanted or shape.condition is not None
+    view = state if isinstance(state, View) else state.view()
     keys = dict(zip(shape.sides[side].key_fields, shape.sides[1 - side].key_fields, strict=True))
-    sizes: I64 | None = None
-    for found in state.probe(1 - side, batch, low, high, by=side, row_ids=row_ids):
+    payload = [field for field in range(batch.num_columns) if field not in keys] if wanted else []
+    sizes = row_bytes(batch) if wanted else np.zeros(1, np.int64)
+    narrow = int(sizes.max(initial=0)) * view.batch_rows <= _BYTES_MAX  # so the probe may gather all that asks
+    beside = [batch.column(field) for field in payload] if narrow else []
+    for found in view.probe(1 - side, batch, low, high, by=side, row_ids=row_ids, beside=beside):
         there = found.columns[: len(shape.sides[1 - side].schema)]
         index = found.column(PROBE_INDEX)
         ids = found.column(ROW_ID).to_numpy() if row_ids else None
         if not wanted:
             yield Met(index.to_numpy(), there, ids, [])
             continue
-        sizes = row_bytes(batch) if sizes is None else sizes
         for start, end in _cuts(found, sizes):
-            who, rows = index.slice(start, end - start), [column.slice(start, end - start) for column in there]
-            asking = [
-                rows[keys[field]] if field in keys else pc.take(column, who, boundscheck=False)
-                for field, column in enumerate(batch.columns)
-            ]
+            part = found.slice(start, end - start)
+            who, rows = part.column(PROBE_INDEX), part.columns[: len(there)]
+            taken = [pc.take(batch.column(field), who, boundscheck=False) for field in payload[len(beside) :]]
+            mine = dict(zip(payload, [*part.columns[part.num_columns - len(beside) :], *taken], strict=True))
+            asking = [rows[keys[field]] if field in keys else mine[field] for field in range(batch.num_columns)]
             columns = [*asking, *rows] if side == 0 else [*rows, *asking]
             met = Met(who.to_numpy(), rows, None if ids is None else ids[start:end], columns)
             if shape.condition is not None:
