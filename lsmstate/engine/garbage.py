@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lsmstate.engine.core import Core
 
 
-_LARGE_BYTES = 8 << 20
+_LARGE_BYTES = 1 << 20  # freeing the pages of a file takes about 0.3 ms a MiB
 
 
 @dataclass

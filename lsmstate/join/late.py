@@ -35,6 +35,12 @@ class Sorted:
 def sort_out(batch: pa.RecordBatch, side: Side, watermark: int | None, ahead_of: int | None) -> Sorted:
     """Late is what is not after the watermark, ahead what is after `ahead_of`."""
     column = batch.column(side.time)
+    if batch.num_rows and not any(batch.column(name).null_count for name in (*side.keys, side.time)):
+        known = column.cast(pa.int64()).to_numpy()
+        oldest, newest = int(known.min()), int(known.max())
+        if (watermark is None or oldest > watermark) and (ahead_of is None or newest <= ahead_of):
+            none = batch.slice(0, 0)
+            return Sorted(batch, none, none, none, newest)
     timed = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else np.ones(len(column), bool)
     ts = column.cast(pa.int64()).fill_null(0).to_numpy()
     late = timed & (ts <= watermark) if watermark is not None else np.zeros(len(ts), bool)
@@ -44,14 +50,14 @@ def sort_out(batch: pa.RecordBatch, side: Side, watermark: int | None, ahead_of:
         if batch.column(name).null_count:
             keyed = keyed & batch.column(name).is_valid().to_numpy(zero_copy_only=False)
     counted = timed & ~ahead
-    newest = int(ts[counted].max()) if counted.any() else None
+    last = int(ts[counted].max()) if counted.any() else None
     others = late | ahead
     return Sorted(
         _picked(batch, keyed & ~others),
         _picked(batch, late),
         _picked(batch, ahead),
         _picked(batch, ~keyed & ~others),
-        newest,
+        last,
     )
 
 
