@@ -4,7 +4,7 @@
     lines/NUMBER              each history after the first: the epoch that it starts from (lines.py)
     runs/NUMBER               each run of a query that has worked here, in order; an older one gives up (runs.py)
     barriers/LINE-EPOCH       the barrier of each epoch (barrier.py)
-    checkpoints/              checkpoints that a catalog knows (spark/checkpoints.py)
+    checkpoints/              checkpoints that a catalog knows (checkpoints.py)
     locks/PARTITION           held by whoever retires epochs of a partition, and while a line is made
     ticks/NUMBER              asks for a batch without data
     p-00000/ ...              a state of the engine for each partition, a range of key hashes

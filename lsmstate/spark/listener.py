@@ -1,7 +1,7 @@
 """The listener: what the driver learns of a join from the acknowledgements of its tasks, epoch by epoch.
 
-For people and metrics; nothing depends on it. If it lags, or is lost with its driver, the state is as good as ever.
-Threading: Spark calls it from a thread of its own; what it has gathered may be read from any thread.
+For people, metrics and the catalog; nothing else depends on it. If it lags, or is lost with its driver, the state is as
+good as ever. Threading: Spark calls it from a thread of its own; what it has gathered may be read from any thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -48,6 +48,20 @@ class EpochProgress:
     busy_ms: float  # of the slowest task: its own work, without waiting for Spark
     batch_ms: int  # of the whole batch, as Spark counts
     candidates: tuple[str, ...]
+    line: int = 1  # the history that the epoch belongs to
+
+
+class Watcher(Protocol):
+    """Who wants to know of the epochs of one join. Never raises, and never keeps the caller waiting."""
+
+    def batch_ended(self, epoch: EpochProgress, progress: Any) -> None:
+        """A batch has ended."""
+
+    def query_ended(self, run: str) -> None:
+        """No more batches of this run will come."""
+
+    def close(self) -> None:
+        """Another watches from now on."""
 
 
 class Listener(StreamingQueryListener):
@@ -55,6 +69,7 @@ class Listener(StreamingQueryListener):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._watchers: dict[str, Watcher] = {}
         self._epochs: dict[str, OrderedDict[tuple[str, int], EpochProgress]] = {}
 
     def onQueryStarted(self, event: Any) -> None:
@@ -69,15 +84,31 @@ class Listener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:
         """What was gathered stays."""
+        with self._lock:
+            watchers = list(self._watchers.values())
+        for watcher in watchers:
+            watcher.query_ended(str(event.runId))
+
+    def watch(self, mark: str, watcher: Watcher | None) -> None:
+        """Lets somebody know of the epochs of a join from now on, instead of whom it was; None for nobody."""
+        with self._lock:
+            before = self._watchers.pop(mark, None)
+            if watcher is not None:
+                self._watchers[mark] = watcher
+        if before is not None:
+            before.close()
 
     def gather(self, progress: Any) -> None:
         """Takes in the acknowledgements of one batch."""
-        for epoch in epochs_of(progress):
+        for mark, epoch in epochs_of(progress):
             with self._lock:
+                watcher = self._watchers.get(mark)
                 mine = self._epochs.setdefault(str(progress.id), OrderedDict())
                 mine[epoch.job, epoch.epoch] = epoch
                 while len(mine) > _EPOCHS_KEPT:
                     mine.popitem(last=False)
+            if watcher is not None:
+                watcher.batch_ended(epoch, progress)
 
     def knows(self, progress: Any) -> bool:
         """Whether the acknowledgements of a batch were taken in already."""
@@ -115,12 +146,13 @@ def progress(query: StreamingQuery) -> list[EpochProgress]:
     return listener.of(str(query.id))
 
 
-def epochs_of(progress: Any) -> list[EpochProgress]:
-    """The epochs in one report of Spark: one for each join of the query."""
+def epochs_of(progress: Any) -> list[tuple[str, EpochProgress]]:
+    """The epochs in one report of Spark, with the mark of their join: one for each join of the query."""
     found = []
     for name, row in (progress.observedMetrics or {}).items():
         if name.startswith(ACKS):
-            job = name.removeprefix(ACKS).rpartition("#")[0]
+            mark = name.removeprefix(ACKS)
+            job = mark.rpartition("#")[0]
             acks = {ack["partition"]: ack for ack in map(json.loads, row.acks)}
             for ack in acks.values():
                 if ack["trouble"]:
@@ -135,7 +167,7 @@ def epochs_of(progress: Any) -> list[EpochProgress]:
                     missing,
                 )
             if acks:
-                found.append(_summed(job, acks.values(), progress))
+                found.append((mark, _summed(job, acks.values(), progress)))
     return found
 
 
@@ -171,4 +203,5 @@ def _summed(job: str, acks: Iterable[dict[str, Any]], progress: Any) -> EpochPro
         max(float(ack["busy_ms"]) for ack in told),
         int(progress.durationMs.get("triggerExecution", 0)),
         tuple(ack["candidate"] for ack in told),
+        int(told[0]["line"]),
     )

@@ -37,7 +37,8 @@ from lsmstate.spark.columns import (
 )
 from lsmstate.spark.listener import ACKS, listen
 from lsmstate.spark.meeting import check_pair, kind_of, pace_of, positive_us
-from lsmstate.spark.spans import Span
+from lsmstate.spark.recorder import check_url, watch
+from lsmstate.spark.spans import Span, span_us
 from lsmstate.spark.task import make_task
 from lsmstate.spark.ticker import ticker_of
 from lsmstate.spark.wiring import ACK, CLOCK, HASH, SIDE, Wiring, wire
@@ -69,6 +70,8 @@ def stream_join(
     state: str | os.PathLike[str],
     partitions: int = 4,
     job: str | None = None,
+    catalog: str | None = None,
+    checkpoint_interval: Span = "60 seconds",
 ) -> DataFrame:
     """Joins two streams by key and time; gives a streaming DataFrame to write with any sink.
 
@@ -81,8 +84,9 @@ def stream_join(
     suffixes: for columns whose names clash. late: "count" late rows, or "keep" them in the state. idle: after how many
     batches without rows, or how much event time of the other side, the watermark no longer waits for a side.
     max_jump: rows further after the newest one before are set aside. retain: how many epochs of the state can be read.
-    state: a directory that driver and executors share. partitions: of the state, and so tasks of the join. job: a name
-    for people, unless told that of the directory.
+    state: a directory that driver and executors share. partitions: of the state, and so tasks of the join. job: its
+    name, unless told that of the directory. catalog: the URL of the catalog that knows the job and its checkpoints,
+    such as sqlite:///state/catalog.db; none unless told. checkpoint_interval: how often it gets one; 0 for each batch.
     """
     _check_whole("partitions", partitions, 1, PARTITIONS_MAX)
     _check_whole("retain", retain, 2, 1_000_000)
@@ -114,10 +118,15 @@ def stream_join(
     ends = (suffixes[0], suffixes[1])
     spec = JoinSpec(name, path, partitions, kind, sides, pace, retain, condition, late == "keep", jump, ends)
     check_names(sides)
+    interval_ms = _interval_ms(checkpoint_interval)
+    if catalog is not None:
+        check_url(catalog)
     wiring = wire(sides[0].schema, sides[1].schema, picks, arrow_schema(output))
     Home(LocalFileSystem(), path).bind(spec)
     times = {output.names[picks.index(place)] for place in _time_places(sides) if place in picks}
-    return _planned(inputs, spec, wiring, output, times)
+    joined = _planned(inputs, spec, wiring, output, times)
+    watch(listen(left.sparkSession), _mark(spec), spec, catalog, interval_ms)
+    return joined
 
 
 def _time_places(sides: tuple[Side, Side]) -> tuple[int, int]:
@@ -135,7 +144,7 @@ def _planned(inputs: Inputs, spec: JoinSpec, wiring: Wiring, output: T.StructTyp
     ticker = ticker_of(session, spec.path, T.StructType(columns), spec.pace if spec.waits else None)
     rows = [_tagged(frame, number, spec, wiring, kinds) for number, frame in enumerate(inputs)]
     united = rows[0].unionAll(rows[1]).unionAll(ticker)
-    mark = f"{spec.job}#{xxhash.xxh3_64_hexdigest(spec.path.encode())[:8]}"  # two joins of a query may share a name
+    mark = _mark(spec)
     united = united.observe(f"lsmstate:in:{mark}", F.count(F.lit(1)).alias("rows"))
     scaled = F.shiftrightunsigned(F.col(HASH), 33) * F.lit(spec.partitions).cast("long")
     joined = united.repartitionById(spec.partitions, F.shiftright(scaled, 31).cast("int")).mapInArrow(
@@ -187,6 +196,18 @@ def _slot_kinds(inputs: Inputs, spec: JoinSpec, wiring: Wiring) -> list[T.DataTy
             is_key = field.name in side.keys and isinstance(field.dataType, T.IntegralType)
             kinds[slot] = T.LongType() if is_key else field.dataType
     return [kinds[slot] for slot in range(wiring.slots)]
+
+
+def _mark(spec: JoinSpec) -> str:
+    """What tells the joins of a query apart: two may share a name."""
+    return f"{spec.job}#{xxhash.xxh3_64_hexdigest(spec.path.encode())[:8]}"
+
+
+def _interval_ms(span: Span) -> int:
+    told = span_us(span, "checkpoint_interval")
+    if told < 0:
+        raise ValueError(f"checkpoint_interval: {span!r} must not be negative")
+    return told // 1000
 
 
 def _path(state: str | os.PathLike[str]) -> str:
