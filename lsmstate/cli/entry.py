@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 import lsmstate
-from lsmstate.cli import compact, demo, dump, inspect, verify, why
+from lsmstate.cli import checkpoints, compact, demo, dump, inspect, jobs, restore, verify, why
 from lsmstate.cli.wording import safe
 from lsmstate.errors import LsmStateError
 
@@ -62,13 +62,13 @@ def build_parser() -> argparse.ArgumentParser:
     """The arguments of all commands."""
     parser = argparse.ArgumentParser(
         prog="lsmstate",
-        description="Look into the state of streaming joins, check it, compact it, and see it at work.",
+        description="Look into the state of streaming joins, check it, compact it, take it back, and see it at work.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"lsmstate {lsmstate.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (compact, demo, dump, inspect, verify, why):
+    for command in (checkpoints, compact, demo, dump, inspect, jobs, restore, verify, why):
         command.add(commands)
     return parser
 
