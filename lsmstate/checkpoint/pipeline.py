@@ -152,7 +152,9 @@ class Pipeline:
         if self._memory_bytes is not None:
             memory = MemoryController(max(self._memory_bytes // 2, 1), self._memory_bytes)
         align_s = None if self._align_timeout is None else self._align_timeout.total_seconds()
-        place = Place(fs, path, self.name, incarnation, self._retain, align_s, memory, self._pool)
+        place = Place(
+            fs, path, f"{self.name}-{os.path.basename(path)}", incarnation, self._retain, align_s, memory, self._pool
+        )
         completion = Completion(
             self.name, self._graph, catalog, incarnation, line, store, restored.manifest, self._retain
         )

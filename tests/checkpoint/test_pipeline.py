@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import logging
-from datetime import timedelta
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lsmstate.checkpoint import Catalog, CheckpointBarrier, FileSink, Operator, Pipeline, TableSource
+from lsmstate.checkpoint import (
+    Catalog,
+    FileSink,
+    Operator,
+    OperatorContext,
+    TableSource,
+)
 from lsmstate.checkpoint.events import Event
 from lsmstate.checkpoint.phases import PhaseTimeouts
-from lsmstate.errors import CheckpointError, FencedError, LsmStateError, TooManyFailures
-from tests.support.pipeline_job import SCHEMA, expected, join_of, pipeline, rows, written
+from lsmstate.errors import CheckpointError, FencedError, TooManyFailures
+from tests.support.pipeline_job import SCHEMA, expected, numbers, pipeline, plain, rows, written
 from tests.support.pipeline_parts import Counting, Faulty, Passing, Waiting
 
 LEFT, RIGHT = rows(1, 1200), rows(2, 1200)
-
-
-def plain(root: Path, source: Any, operator: Any = None, **more: Any) -> Pipeline:
-    """A pipeline of one source, maybe an operator, and a sink."""
-    more.setdefault("checkpoint_interval", timedelta(seconds=60))
-    sink = more.pop("sink", None) or FileSink(root / "out")
-    job = Pipeline("plain", catalog=f"sqlite:///{root}/catalog.db", state=root / "state", **more)
-    job.source("rows", source, time="ts")
-    if operator is not None:
-        job.operator("middle", operator, inputs=["rows"])
-    return job.sink("out", sink, input="rows" if operator is None else "middle")
-
-
-def numbers(out: Path) -> list[int]:
-    return sorted(pq.read_table(out).column("n").to_pylist()) if any(out.glob("part-*")) else []
 
 
 @pytest.mark.parametrize("kind", ["inner", "left", "full", "instant"])
@@ -197,44 +186,6 @@ def test_a_driver_that_was_replaced_is_fenced_and_mixes_nothing(tmp_path: Path) 
     assert written(tmp_path / "out") == expected("full", LEFT, RIGHT)
 
 
-def test_dropping_and_making_a_job_again_never_finds_the_old_state(tmp_path: Path) -> None:
-    plain(tmp_path, TableSource(LEFT)).run()
-    with Catalog.open(f"sqlite:///{tmp_path}/catalog.db") as catalog:
-        catalog.drop("plain")
-    with pytest.raises(LsmStateError, match="empty directory"):
-        plain(tmp_path, TableSource(LEFT)).run()
-    plain(tmp_path, TableSource(LEFT), sink=FileSink(tmp_path / "other")).run()
-    assert numbers(tmp_path / "other") == list(range(1200))
-
-
-def test_a_changed_pipeline_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    plain(tmp_path, TableSource(LEFT)).run()
-    changed = plain(tmp_path, TableSource(LEFT), Passing)
-    with caplog.at_level(logging.WARNING, "lsmstate.checkpoint"):
-        changed.run()
-    assert any("pipeline" in warning for warning in changed.warnings)
-    assert any("pipeline" in record.getMessage() for record in caplog.records)
-
-
-def test_a_new_source_without_offsets_is_refused(tmp_path: Path) -> None:
-    plain(tmp_path, TableSource(LEFT)).run()
-    job = plain(tmp_path, TableSource(LEFT))
-    job.source("more", TableSource(RIGHT)).sink("out2", FileSink(tmp_path / "out2"), input="more")
-    with pytest.raises(CheckpointError, match="knows no offsets of more"):
-        job.run()
-
-
-def test_a_damaged_checkpoint_is_no_fresh_start(tmp_path: Path) -> None:
-    plain(tmp_path, TableSource(LEFT)).run()
-    (manifest,) = (tmp_path / "state").glob("*/checkpoints/*.json")
-    manifest.write_bytes(manifest.read_bytes().replace(b'"epoch": 1', b'"epoch": 2'))
-    with pytest.raises(CheckpointError, match="stands at epoch 1"):
-        plain(tmp_path, TableSource(LEFT)).run()
-    manifest.unlink()
-    with pytest.raises(CheckpointError, match="stands at epoch 1"):
-        plain(tmp_path, TableSource(LEFT)).run()
-
-
 def test_every_field_that_applies_is_written(tmp_path: Path) -> None:
     pipeline(tmp_path, "left", LEFT, RIGHT).run()
     from iopool import LocalFileSystem
@@ -258,40 +209,6 @@ def test_every_field_that_applies_is_written(tmp_path: Path) -> None:
     assert manifest.incarnation == 1
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (lambda job: job.source("left", TableSource(LEFT)), "two parts"),
-        (lambda job: job.source("No Name", TableSource(LEFT)), "small letters"),
-        (lambda job: job.source("more", TableSource(LEFT), time="when"), "no column 'when'"),
-        (lambda job: job.source("more", TableSource(LEFT), delay=timedelta(seconds=-1)), "at least zero"),
-        (lambda job: job.operator("more", join_of("left"), inputs=["left", "nobody"]), "reads from 'nobody'"),
-        (lambda job: job.operator("more", join_of("left"), inputs=["left", "right"], parallelism=0), "parallelism"),
-        (lambda job: job.operator("more", lambda: 7, inputs=["left"]), "no Operator"),
-        (lambda job: job.sink("more", FileSink("x"), input="out"), "reads from 'out'"),
-    ],
-)
-def test_a_part_that_does_not_fit_is_refused(wrong: Any, message: str, tmp_path: Path) -> None:
-    job = pipeline(tmp_path, "left", LEFT, RIGHT)
-    with pytest.raises(ValueError, match=message):
-        wrong(job)
-
-
-def test_a_pipeline_without_a_sink_or_with_a_loose_end_is_refused(tmp_path: Path) -> None:
-    job = Pipeline("job", catalog=f"sqlite:///{tmp_path}/catalog.db", state=tmp_path / "state")
-    with pytest.raises(ValueError, match="needs a source and a sink"):
-        job.run()
-    job.source("a", TableSource(LEFT)).source("b", TableSource(LEFT)).sink("out", FileSink(tmp_path / "out"), input="a")
-    with pytest.raises(ValueError, match="nobody reads from 'b'"):
-        job.run()
-
-
-def test_rows_that_an_operator_cannot_take_end_the_job(tmp_path: Path) -> None:
-    job = pipeline(tmp_path, "left", LEFT, RIGHT.rename_columns(["key", "ts", "n"]))
-    with pytest.raises(LsmStateError, match="columns"):
-        job.run()
-
-
 def test_a_barrier_is_not_held_up_by_back_pressure(tmp_path: Path) -> None:
     """A source whose queue is full still gets its barrier in: nothing of the rows that wait is in the checkpoint."""
     source = Waiting(LEFT, 1200, batch_rows=10)
@@ -312,9 +229,37 @@ def test_a_barrier_is_not_held_up_by_back_pressure(tmp_path: Path) -> None:
     assert numbers(tmp_path / "out") == list(range(1200))
 
 
-def test_a_barrier_needs_numbers_from_one() -> None:
-    with pytest.raises(ValueError, match="epoch"):
-        CheckpointBarrier(0)
+def test_operators_are_handed_directory_memory_pool_and_epoch(tmp_path: Path) -> None:
+    contexts: list[OperatorContext] = []
+
+    class Looking(Passing):
+        def on_start(self, context: OperatorContext) -> None:
+            contexts.append(context)
+
+    for _ in range(2):
+        job = plain(tmp_path, TableSource(LEFT), Looking, memory_bytes=64 << 20)
+        job.operator("other", Looking, inputs=["rows"]).sink("out2", FileSink(tmp_path / "out2"), input="other")
+        job.run()
+    first, other, again, _ = contexts
+    assert first.state_dir != other.state_dir, "each operator has a directory of its own"
+    assert again.state_dir == first.state_dir
+    assert first.memory is other.memory is not None
+    assert first.pool is other.pool is not None
+    assert [context.safe_epoch for context in contexts] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "ns"])
+def test_times_of_any_unit_drive_the_watermark(unit: str, tmp_path: Path) -> None:
+    table = pa.table({"ts": pa.array([1, 2, 3], pa.timestamp(unit)), "n": [1, 2, 3]})
+    marks: list[int] = []
+
+    class Watching(Passing):
+        def process_watermark(self, watermark: int, number: int, /) -> Iterator[pa.RecordBatch]:
+            marks.append(watermark)
+            return iter(())
+
+    plain(tmp_path, TableSource(table), Watching).run()
+    assert marks[0] == {"s": 3_000_000, "ms": 3_000, "ns": 0}[unit] - 1
 
 
 def test_all_columns_of_the_rows_come_through(tmp_path: Path) -> None:

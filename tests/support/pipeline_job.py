@@ -96,3 +96,18 @@ def pipeline(
         job.source(side, make(side, table), time="ts")
     job.operator("join", join_of(kind), inputs=["left", "right"], parallelism=parallelism)
     return job.sink("out", sink or FileSink(f"{root}/out"), input="join")
+
+
+def plain(root: Path, source: Any, operator: Any = None, **more: Any) -> Pipeline:
+    """A pipeline of one source, maybe an operator, and a sink."""
+    more.setdefault("checkpoint_interval", timedelta(seconds=60))
+    sink = more.pop("sink", None) or FileSink(root / "out")
+    job = Pipeline("plain", catalog=f"sqlite:///{root}/catalog.db", state=root / "state", **more)
+    job.source("rows", source, time="ts")
+    if operator is not None:
+        job.operator("middle", operator, inputs=["rows"])
+    return job.sink("out", sink, input="rows" if operator is None else "middle")
+
+
+def numbers(out: Path) -> list[int]:
+    return sorted(pq.read_table(out).column("n").to_pylist()) if any(out.glob("part-*")) else []

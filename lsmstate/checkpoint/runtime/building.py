@@ -32,11 +32,12 @@ _OPERATORS = "operators"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run works: the job's directory, and what its operators share."""
+    """Where a run works: the job's directory, the job as sinks know it (its name, and the id of its creation), and what
+    its operators share."""
 
     fs: FileSystem
     path: str
-    name: str
+    job: str
     incarnation: int
     retain: int
     align_s: float | None
@@ -76,7 +77,7 @@ class _Building:
         for sink in self._graph.sinks.values():
             epoch = self._restored.epoch
             self._opened.callback(sink.sink.close)
-            sink.sink.open(f"{self._place.name}/{sink.name}", epoch or None)
+            sink.sink.open(f"{self._place.job}/{sink.name}", epoch or None)
             inbox = self._inboxes[sink.name][0]
             context = OperatorContext(self._place.path)
             inputs = [0] * len(inbox.inputs)

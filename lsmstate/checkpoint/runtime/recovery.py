@@ -8,6 +8,7 @@ what was decided and drop what was not.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from lsmstate.checkpoint.catalog import Catalog, CheckpointRow
@@ -35,7 +36,9 @@ def recover(catalog: Catalog, name: str, incarnation: int, store: ManifestStore,
     job = catalog.job(name)
     assert job is not None
     latest = job.latest_checkpoint_epoch
-    committed = [row.checkpoint_id for row in catalog.checkpoints(name) if row.status == "committed"]
+    rows = catalog.checkpoints(name)
+    known = {row.checkpoint_id for row in rows}  # also those that were left behind
+    committed = [row.checkpoint_id for row in rows if row.status == "committed"]
     try:
         found = store.recover(incarnation=incarnation - 1, at_most=latest, committed=committed)
     except FormatVersionError:
@@ -49,7 +52,7 @@ def recover(catalog: Catalog, name: str, incarnation: int, store: ManifestStore,
     warnings += [str(problem) for problem in found.warnings]
     if manifest is None:
         _tell(name, warnings)
-        _remove_orphans(store, 0, incarnation)
+        _remove_orphans(store, 0, incarnation, known)
         return Restored(warnings=tuple(warnings))
     names = {"source_names": sorted(graph.sources), "sink_names": sorted(graph.sinks)}
     warnings += drift(manifest, **names, pipeline_hash=graph.hash())
@@ -57,7 +60,7 @@ def recover(catalog: Catalog, name: str, incarnation: int, store: ManifestStore,
     states = store.states(manifest)
     if found.rolls_forward:
         commit(catalog, name, incarnation, manifest, job.line, "rolled forward by the next driver")
-    _remove_orphans(store, manifest.checkpoint_id, incarnation)
+    _remove_orphans(store, manifest.checkpoint_id, incarnation, known)
     _tell(name, warnings)
     return Restored(manifest.epoch, manifest, states, tuple(warnings))
 
@@ -81,9 +84,10 @@ def commit(
     catalog.commit_job_checkpoint(name, incarnation, row, offsets)
 
 
-def _remove_orphans(store: ManifestStore, after: int, incarnation: int) -> None:
-    """Removes what earlier drivers have left after the checkpoint that counts; never what a later one has made."""
-    newer = [listed for listed in store.list() if listed.id > after]
+def _remove_orphans(store: ManifestStore, after: int, incarnation: int, known: Collection[int]) -> None:
+    """Removes what earlier drivers have left after the checkpoint that counts, and the catalog knows nothing of; never
+    what a later driver has made."""
+    newer = [listed for listed in store.list() if listed.id > after and listed.id not in known]
     store.remove_orphans([o.id for o in newer if o.manifest is None or o.manifest.incarnation < incarnation])
 
 

@@ -133,5 +133,8 @@ class SourceTask:
         """The watermark after a batch."""
         if self._time is None:
             return None
-        newest = pc.max(batch.column(self._time)).cast(pa.int64()).as_py()
+        newest = pc.max(batch.column(self._time))
+        if pa.types.is_timestamp(newest.type):
+            newest = newest.cast(pa.timestamp("us", newest.type.tz), safe=False)
+        newest = newest.cast(pa.int64()).as_py()
         return None if newest is None else saturate(newest - self._delay_us - 1)
