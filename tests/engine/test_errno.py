@@ -20,7 +20,7 @@ from lsmstate import EpochError, FencedError, LsmStateError, Options, StorePoiso
 from tests.conftest import Figures
 from tests.support.crash_cases import few_runs
 from tests.support.crash_check import Checker, unsynced_lost
-from tests.support.crash_memo import decoded_once
+from tests.support.crash_memo import decoded_once, encoded_once
 from tests.support.crash_workload import SECOND, Driver, Epochs, Story, batch, rows_of, same_names
 from tests.support.simfs import SimFileSystem
 
@@ -108,7 +108,7 @@ class Fault:
 @pytest.fixture(autouse=True)
 def watchdog() -> Iterator[None]:
     faulthandler.dump_traceback_later(HANGS_AFTER_SECONDS, exit=True)
-    with decoded_once(), few_runs():
+    with decoded_once(), encoded_once(), few_runs():
         yield
     faulthandler.cancel_dump_traceback_later()
 
