@@ -83,7 +83,8 @@ class Marks:
             end = bucket_end(unit, self._width)
             if end < live_from:
                 continue
-            ids = np.unique(np.concatenate(parts))
+            ids = np.sort(np.concatenate(parts))
+            ids = ids[np.r_[True, ids[1:] != ids[:-1]]]
             epochs = np.full(len(ids), epoch)
             count = self._rows_of_unit.get(unit, 0) + 1
             if count > _FOLD_AT:
