@@ -116,4 +116,8 @@ def _advice(path: str, verdict: Verdict, whole: Sequence[int], problems: Sequenc
     if whole:
         told = f"lsmstate.read_state({path!r}, epoch={whole[-1]}, side='left')"
         advice.append(f"The rows of epoch {whole[-1]}, the newest that is whole, can still be read: {told}.")
+        advice.append(
+            f"If a catalog knows a checkpoint of epoch {whole[-1]}, the job can go back to it: "
+            f"lsmstate restore JOB --epoch {whole[-1]}."
+        )
     return advice

@@ -81,16 +81,15 @@ class Recorder:
 
     def batch_ended(self, epoch: EpochProgress, progress: Any) -> None:
         """A batch has ended: what is due is completed, soon."""
-        run = str(progress.runId)
-        starts, ends = offsets_of(progress.sources)
-        sink, number, line = _sink(progress), epoch.epoch, epoch.line
 
         def work() -> None:
             from lsmstate.join.checkpoints import Heard
 
             with self._lock:
                 self._news -= 1
-            self._known().hear(Heard(run, number, line, starts, ends, sink))
+            run = str(progress.runId)
+            starts, ends = offsets_of(progress.sources)
+            self._known().hear(Heard(run, epoch.epoch, epoch.line, starts, ends, _sink(progress)))
             self._catch_up(run, is_over=False)
 
         with self._lock:
