@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
-from iopool import PoolBusy
+from iopool import PoolBusy, Ticket
 from iopool.lane import JobLane
 
 T = TypeVar("T")
@@ -27,22 +28,24 @@ class Ahead(Generic[T]):
     __slots__ = ("_begun", "_job", "_ticket")
 
     def __init__(self, job: Callable[[], T]) -> None:
-        self._job = job
+        self._job: Callable[[], T] | None = job
         self._begun = threading.Lock()  # whoever gets it does the job
-        self._ticket = None
+        self._ticket: Ticket[tuple[T] | None] | None = None
         if _HELPERS:
-            try:
+            with suppress(PoolBusy, RuntimeError):  # too much to do, or no thread to be had
                 self._ticket = _lane.submit(self._help, 0.0)
-            except (PoolBusy, RuntimeError):  # too much to do, or no thread to be had
-                self._ticket = None
 
     def result(self) -> T:
-        """What the job gives; raises what it raises. Ask once."""
-        if self._ticket is None or self._begun.acquire(blocking=False):
-            return self._job()
-        done = self._ticket.result()
+        """What the job gives; raises what it raises. Ask once: it is not kept."""
+        job, self._job = self._job, None
+        ticket, self._ticket = self._ticket, None
+        assert job is not None
+        if ticket is None or self._begun.acquire(blocking=False):
+            return job()
+        done = ticket.result()
         assert done is not None
         return done[0]
 
     def _help(self) -> tuple[T] | None:
-        return (self._job(),) if self._begun.acquire(blocking=False) else None
+        job = self._job
+        return (job(),) if job is not None and self._begun.acquire(blocking=False) else None

@@ -7,6 +7,7 @@ candidate: its key columns are compared before it counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -174,7 +175,7 @@ class _Found:
             yield from self._many(self._full)
             self._full, self._dense = dense, _Picks()
         self._dense.add(run, rows, who)
-        self._dense.columns.append(Ahead(lambda: self._gathered(run, rows, who)))
+        self._dense.columns.append(Ahead(partial(_gathered, self._wanted, self._beside, run, rows, who)))
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """What is left."""
@@ -187,7 +188,7 @@ class _Found:
         if found.rows:
             columns = gather(self._kind, [(run, rows) for run, rows in found.picks if isinstance(run, StoredRun)])
             asking = pa.array(np.concatenate(found.who))
-            yield from self._batch(dict(enumerate(columns)), self._taken(asking), found)
+            yield from self._batch(dict(enumerate(columns)), _taken(self._beside, asking), found)
 
     def _many(self, found: _Picks) -> Iterator[pa.RecordBatch]:
         if found.rows:
@@ -195,12 +196,6 @@ class _Found:
             arrays = [_joined(part) for part in parts]
             columns = dict(zip(self._wanted, arrays, strict=False))
             yield from self._batch(columns, arrays[len(self._wanted) :], found)
-
-    def _gathered(self, run: Run, rows: I64, who: Index) -> list[pa.Array]:
-        return [*(run.column(field, rows) for field in self._wanted), *self._taken(pa.array(who))]
-
-    def _taken(self, who: pa.Array) -> list[pa.Array]:
-        return [pc.take(column, who, boundscheck=False) for column in self._beside]
 
     def _batch(self, columns: dict[int, pa.Array], beside: list[pa.Array], found: _Picks) -> Iterator[pa.RecordBatch]:
         """The columns of the rows that were found; keys that need not be compared may be missing."""
@@ -221,6 +216,15 @@ class _Found:
             batch = batch.filter(pa.array(same))
         if batch.num_rows:
             yield batch
+
+
+def _gathered(wanted: list[int], beside: list[pa.Array], run: Run, rows: I64, who: Index) -> list[pa.Array]:
+    """The columns of rows that were found, and those of the rows that ask for them."""
+    return [*(run.column(field, rows) for field in wanted), *_taken(beside, pa.array(who))]
+
+
+def _taken(columns: list[pa.Array], rows: pa.Array) -> list[pa.Array]:
+    return [pc.take(column, rows, boundscheck=False) for column in columns]
 
 
 def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
