@@ -7,11 +7,12 @@ a snapshot costs a few pointers, readers never wait for a flush, and a writer ne
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from iopool import MemoryAccount, MemoryController, WorkerPool
@@ -229,6 +230,15 @@ class Core:
                 f"{self.path}: an fsync failed ({self.fs.poison}); close the store, look after the disk, and reopen: "
                 "the last committed epoch is there"
             ) from self.fs.poison
+
+    @contextlib.contextmanager
+    def fencing(self) -> Iterator[None]:
+        """Remembers that another handle has the log, if that is what comes to light."""
+        try:
+            yield
+        except FencedError as error:
+            self.fenced = self.fenced or error
+            raise
 
     def mark_closed(self) -> bool:
         """Closes for all callers; False if it was closed before."""

@@ -128,6 +128,9 @@ def take_over(core: Core) -> None:
     before it can publish a state without its records, and the state names its log. Requires: the write lock."""
     if core.took_over and core.head.version.wal is not None:
         return
+    assert core.wal is not None
+    with core.fencing():
+        core.wal.check_owner()  # whoever has the log now must not be fenced by one that had it before
     mark = core.head.version.wal or _log_mark(core)
     version = replace(core.head.version, wal=mark)
     manifest = core.log.write_candidate(version, core.attempt, core.next_number(), core.head)
@@ -189,11 +192,8 @@ def _log_mark(core: Core) -> LogMark | None:
     """Where the log goes on from what was written so far; None if there is none. Requires: the write lock."""
     if core.wal is None:
         return None
-    try:
+    with core.fencing():
         return core.wal.mark()
-    except FencedError as error:
-        core.fenced = error
-        raise
 
 
 def _has_written(core: Core) -> bool:

@@ -73,13 +73,14 @@ class WriteAheadLog:
         self._or_close(lambda: self._begin(start))
 
     def append(self, kind: int, views: Sequence[Bytes]) -> int:
-        """Adds a record, which `sync` makes durable; gives its position. If it raises, the record was not added."""
+        """Adds a record, to be made durable by `sync`; gives its position. If it raises, nothing was added."""
         if not KIND_MIN <= kind <= KIND_MAX:
             raise ValueError(f"the kind of a record is a number from {KIND_MIN} to {KIND_MAX}, not {kind!r}")
         with self._writing:
             self._check()
             if self._torn:
                 self._roll()
+            self.check_owner()  # asked again when it is synced; here it spares the next handle most rows in doubt
             seeds = self._segments.seeds(self._links[-1].number)
             parts, size = encode(seeds, self._offset, kind, views, self._written, self._synced)
             try:
@@ -107,7 +108,7 @@ class WriteAheadLog:
         done = False
         try:
             file.sync()
-            self._check_owner()
+            self.check_owner()
             done = True
         except (OSError, FencedError) as caught:
             error = caught
@@ -125,6 +126,7 @@ class WriteAheadLog:
         begins. Requires: nobody appends meanwhile."""
         with self._writing:
             self._check()
+            self.check_owner()
             if self._torn or self._written != self._links[-1].base:
                 self._roll()
             return LogMark(self._links[-1].number, self._links[-1].base)
@@ -132,7 +134,6 @@ class WriteAheadLog:
     def roll(self) -> None:
         """Goes on in another segment, so that this one can be removed once nobody needs it."""
         with self._writing:
-            self._check()
             self._roll()
 
     def replay(self, after: int) -> Iterator[Record]:
@@ -161,7 +162,7 @@ class WriteAheadLog:
         """Removes the segments below a number."""
         with self._writing:
             self._check()
-            self._check_owner()  # else what to keep is for the other one to say
+            self.check_owner()  # else what to keep is for the other one to say
             number = min(number, self._links[-1].number)
             self._links = [link for link in self._links if link.number >= number]
         for (
@@ -215,6 +216,7 @@ class WriteAheadLog:
 
     def _roll(self) -> None:
         """Requires: the turn to write."""
+        self._check()
         self.sync(self._written)  # so nobody is at the old file any more
         file = self._claim()
         link = Link(self._claimed, self._links[-1].number, self._written, self._written)
@@ -274,7 +276,7 @@ class WriteAheadLog:
                 "reopen: what was acknowledged is there"
             ) from self._failed
 
-    def _check_owner(self) -> None:
+    def check_owner(self) -> None:
         """Raises FencedError if another handle has taken the log. The order matters: the next number goes only after
         ours has gone."""
         taken = self._fs.kind(self._segments.path(self._claimed + 1)) is not None

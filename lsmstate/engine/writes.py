@@ -18,7 +18,6 @@ from lsmstate.engine.epochs import take_over
 from lsmstate.engine.flush import make_room, reserve
 from lsmstate.engine.intake import Batch, read_rows
 from lsmstate.engine.view import check_side
-from lsmstate.errors import FencedError
 from lsmstate.keys import TS_MAX, TS_MIN, time_us
 
 
@@ -84,7 +83,7 @@ def _logged(core: Core, kind: int, views: list[Bytes], apply: Callable[[], None]
     take_over(core)
     before = core.wal.written
     try:
-        with _fencing(core):
+        with core.fencing():
             position = core.wal.append(kind, views)
         apply()
     except BaseException:
@@ -98,20 +97,10 @@ def _acknowledge(core: Core, position: int) -> None:
     """Waits until a write is durable, without the write lock."""
     assert core.wal is not None
     try:
-        with _fencing(core):
+        with core.fencing():
             core.wal.sync(position)
     except OSError as error:
         core.fs.poison = core.fs.poison or error  # it is in memory, and whether on disk nobody can tell
-        raise
-
-
-@contextlib.contextmanager
-def _fencing(core: Core) -> Iterator[None]:
-    """Remembers that another handle has the log."""
-    try:
-        yield
-    except FencedError as error:
-        core.fenced = core.fenced or error
         raise
 
 

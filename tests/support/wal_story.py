@@ -67,6 +67,17 @@ def held_by(store: StateStore) -> Held:
     return Held(rows_of(store), epochs)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """An epoch that was prepared, by a handle that logs or by one that does not."""
+
+    epoch: int
+    name: str
+    moment: Moment
+    by: StateStore
+    logs: bool
+
+
 @dataclass
 class Story:
     """A disk, the handle that writes, and its model. `now` is what it shows, `durable` what it has promised to keep."""
@@ -78,7 +89,7 @@ class Story:
     now: Moment = field(default_factory=Moment)
     durable: Moment = field(default_factory=Moment)
     past: dict[int, Moment] = field(default_factory=dict)
-    prepared: tuple[int, Moment, Moment] | None = None
+    prepared: Prepared | None = None
     handles: int = 0
 
     def __post_init__(self) -> None:
@@ -117,27 +128,29 @@ class Story:
     def epoch(self, epoch: int) -> None:
         begun = len(self.disk.journal)
         self.store.snapshot_epoch(epoch)
-        self._committed(epoch, self.now)
+        self._committed(epoch, self.now, self.logs)
         self._record(begun)
 
     def prepare(self, epoch: int) -> None:
         begun = len(self.disk.journal)
-        self.store.prepare(epoch)
-        self.prepared = (epoch, self.now, self.now)
+        name = self.store.prepare(epoch)
+        self.prepared = Prepared(epoch, name, self.now, self.store, self.logs)
         self._record(begun)
 
     def commit(self) -> None:
         assert self.prepared is not None
         begun = len(self.disk.journal)
-        epoch, moment, _ = self.prepared
-        self.store.commit(epoch)
-        self._committed(epoch, moment)
+        prepared = self.prepared
+        self.store.commit(prepared.epoch, candidate=prepared.name)
+        self._committed(prepared.epoch, prepared.moment, prepared.logs)
+        if prepared.by is not self.store:
+            self.now = self.durable
         self._record(begun)
 
     def abort(self) -> None:
         assert self.prepared is not None
         begun = len(self.disk.journal)
-        self.store.abort(self.prepared[0])
+        self.store.abort(self.prepared.epoch)
         self.prepared = None
         self._record(begun)
 
@@ -149,10 +162,10 @@ class Story:
         self.prepared = None
         self._record(begun)
 
-    def _committed(self, epoch: int, moment: Moment) -> None:
+    def _committed(self, epoch: int, moment: Moment, logs: bool) -> None:
         self.past = dict(list({**self.past, epoch: moment}.items())[-3:])
         self.prepared = None
-        if not self.logs:
+        if not logs:
             self.durable = moment
 
     def held(self) -> Held:
