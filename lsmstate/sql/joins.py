@@ -22,9 +22,9 @@ class _EndsOnce(JoinOperator):
         """Takes rows of a side; gives the results that are certain already."""
         if batch.num_rows and self.store.watermark == TS_MAX:
             raise CheckpointError(
-                f"table {self.shape.sides[side].name!r} has new rows, and the streaming table had come to the end of all "
-                "its tables: they cannot meet any more. For a directory that grows write 'follow' = 'true'; now drop the "
-                "streaming table and make it again, or take the new files away"
+                f"table {self.shape.sides[side].name!r} has new rows, and the streaming table had come to the end of "
+                "all its tables: they cannot meet any more. For a directory that grows write 'follow' = 'true'; now "
+                "drop the streaming table and make it again, or take the new files away"
             )
         return super().process_batch(side, batch)
 

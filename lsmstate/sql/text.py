@@ -50,10 +50,15 @@ class Text:
 
 
 def start_of(where: exp.Expr | Token | int) -> int:
-    """Where something begins: for a node, the first of its parts that knows."""
+    """Where something begins: for a node, the first of its parts that knows; or what it is a part of."""
     if isinstance(where, int):
         return where
     if isinstance(where, Token):
         return int(where.start)
-    known = [int(node.meta["start"]) for node in where.walk() if "start" in node.meta]
-    return min(known, default=0)
+    node: exp.Expr | None = where
+    while node is not None:
+        known = [int(part.meta["start"]) for part in node.walk() if "start" in part.meta]
+        if known:
+            return min(known)
+        node = node.parent
+    return 0
