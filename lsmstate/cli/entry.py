@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 import lsmstate
-from lsmstate.cli import checkpoints, compact, demo, dump, inspect, jobs, restore, verify, why
+from lsmstate.cli import checkpoints, compact, demo, dump, inspect, jobs, restore, sql, verify, why
 from lsmstate.cli.wording import safe
 from lsmstate.errors import LsmStateError
 
@@ -20,7 +20,8 @@ _ALL_WELL, _CANNOT, _INTERRUPTED, _BROKEN_PIPE = 0, 2, 130, 141
 _EPILOG = """\
 exit codes:
   0    all well
-  1    problems were found: damage in a file or a state (compact, dump, verify), a result that is wrong (demo)
+  1    problems were found: damage in a file or a state (compact, dump, verify), a result that is wrong (demo),
+       a streaming table that failed (sql)
   2    wrong usage, not a state or not an SSTable, or it cannot be opened; one line on stderr says why
   130  interrupted
   141  the reader of the output went away (as in `lsmstate inspect STATE | head`)
@@ -68,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"lsmstate {lsmstate.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (checkpoints, compact, demo, dump, inspect, jobs, restore, verify, why):
+    for command in (checkpoints, compact, demo, dump, inspect, jobs, restore, sql, verify, why):
         command.add(commands)
     return parser
 

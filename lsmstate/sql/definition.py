@@ -25,6 +25,7 @@ from lsmstate.sql.table import Table
 from lsmstate.sql.text import Text
 
 FORMAT = 1
+_ASKED = ("path", "time")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,15 @@ class Definition:
                 )
             tables = {str(table): Table.parse(str(table), given) for table, given in told["tables"].items()}
             options = {str(key): str(value) for key, value in told["options"].items()}
-            return cls(str(told["sql"]), options, tables, str(told["state"]))
+            made = cls(str(told["sql"]), options, tables, str(told["state"]))
+            needed = [
+                made.place,
+                options["connector"],
+                *(table.options[name] for table in tables.values() for name in _ASKED),
+            ]
+            if not all(needed):
+                raise ValueError("an option is empty")
+            return made
         except (KeyError, TypeError, ValueError, AttributeError, pa.ArrowException) as error:
             why = f"its definition in the catalog cannot be used ({type(error).__name__}); drop it and make it again"
             raise CatalogError(f"streaming table {name!r}: {why}", "damaged") from error

@@ -151,7 +151,7 @@ def test_the_failure_of_one_table_stops_no_other_and_is_told(root: Path) -> None
     [
         (lambda told: told.replace('"format":1', '"format":2'), "newer lsmstate"),
         (lambda told: told.replace('"tables"', '"tabels"'), "cannot be used"),
-        (lambda told: told.replace('"path":', '"pat":'), "cannot be used|no such|path"),
+        (lambda told: told.replace('"path":', '"pat":'), "cannot be used"),
         (lambda told: told.replace("SELECT", "SELEKT"), "line 1, column"),
     ],
 )
@@ -169,7 +169,7 @@ def test_a_damaged_definition_is_told_and_stops_no_other(damage: Callable[[str],
     outcomes = session.run()
     assert outcomes["joined"].error is None
     assert isinstance(outcomes["bad"].error, LsmStateError)
-    assert any(one in str(outcomes["bad"].error) for one in told.split("|"))
+    assert told in str(outcomes["bad"].error)
 
 
 def test_a_streaming_table_is_made_once(root: Path) -> None:
