@@ -107,7 +107,8 @@ class _Screen:
         grid.add_column(style="cyan", no_wrap=True)
         for name, job in sorted(self._session.jobs.items()):
             read = ", ".join(f"{safe(source)} {rows:,}" for source, rows in sorted(job.progress.rows_in.items()))
-            grid.add_row(safe(name), f"epoch {job.epoch}", f"read {read}", f"written {job.progress.rows_out:,}")
+            epoch = "not started" if job.epoch is None else f"epoch {job.epoch}"
+            grid.add_row(safe(name), epoch, f"read {read}", f"written {job.progress.rows_out:,}")
         return grid
 
 

@@ -11,6 +11,7 @@ from lsmstate.checkpoint.parquet_source import ParquetSource
 from lsmstate.checkpoint.pipeline import Pipeline
 from lsmstate.checkpoint.sink import Sink
 from lsmstate.checkpoint.source import Source
+from lsmstate.errors import CheckpointError
 from lsmstate.sql.definition import Definition
 from lsmstate.sql.parts import PickedSource, Progress, Selection
 from lsmstate.sql.spans import span_us
@@ -28,9 +29,12 @@ class Job:
     progress: Progress
 
     @property
-    def epoch(self) -> int:
-        """The last committed one of this run."""
-        return self.pipeline.epoch
+    def epoch(self) -> int | None:
+        """The last committed one of this run; None if it could not be started."""
+        try:
+            return self.pipeline.epoch
+        except CheckpointError:
+            return None
 
 
 def job_of(catalog: str, row: JobRow) -> Job:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from lsmstate.cli import main
+from lsmstate.cli.sql import _Screen
 from lsmstate.sql import Session, job
 from lsmstate.sql.table import Table
 from tests.support.sql_tables import Gated, by_duckdb, named, put, rows, streaming, written
@@ -114,6 +116,21 @@ def test_the_catalog_may_come_from_the_environment(root: Path, monkeypatch: pyte
     (root / "show.sql").write_text("SHOW STREAMING TABLES")
     assert main(["sql", "show.sql"]) == 0
     assert (root / "elsewhere.db").is_file()
+
+
+def test_the_screen_shows_tables_that_run_and_those_that_could_not_start(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = Session("sqlite:///state/catalog.db")
+    session.execute((root / "ads.sql").read_text() + streaming(root, "bad", SELECT))
+    (root / "out").mkdir()
+    (root / "out/bad").write_text("no directory")
+    assert set(session.start()) == {"bad"}
+    assert session.wait()["joined"].error is None
+    Console().print(_Screen(session))
+    bad, joined = capsys.readouterr().out.splitlines()
+    assert "not started" in bad
+    assert "read clicks 200, impressions 200" in joined
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -39,11 +39,6 @@ def refused(root: Path, script: str) -> SqlError:
     return error
 
 
-def place(script: str, text: str) -> tuple[int, int]:
-    start = script.index(text)
-    return script.count("\n", 0, start) + 1, start - script.rfind("\n", 0, start)
-
-
 @pytest.mark.parametrize("interval", ["abc", "0", "-5", "5.5", "", " 5", "5s", "1e3", "99999999999", "\u0665"])
 def test_bad_interval_is_named_with_what_is_expected(interval: str, root: Path) -> None:
     script = named(root, "impressions", "clicks") + streaming(
@@ -229,38 +224,6 @@ def test_what_a_select_cannot_do_is_refused_with_its_place(select: str, at: str,
     if at:
         starts = [n + 1 for n in range(len(line)) if line.startswith(at, n)]
         assert (error.line, error.column in starts) == (5, True), (error, starts)
-
-
-@pytest.mark.parametrize(
-    ("script", "told"),
-    [
-        ("SELECT 1", "'SELECT' begins no statement that is known: CREATE TABLE, CREATE STREAMING TABLE"),
-        ("INSERT INTO x VALUES (1)", "'INSERT' begins no statement"),
-        ("CREATE VIEW x AS SELECT 1", "'CREATE' begins no statement"),
-        ("DROP TABLE x", "'DROP' begins no statement"),
-        ("SHOW TABLES", "'SHOW' begins no statement"),
-        ("CREATE TABLE", "expected the name of a table"),
-        ("CREATE TABLE 'x' WITH ('a' = 'b')", "expected the name of a table"),
-        ("CREATE TABLE \"a b\" WITH ('a' = 'b')", "expected the name of a table"),
-        ("CREATE TABLE x (a INT) WITH ('a' = 'b')", "leave the list of columns out"),
-        ("CREATE TABLE x", "expected WITH"),
-        ("CREATE TABLE x WITH 'a'", "expected ("),
-        ("CREATE TABLE x WITH (a = 'b')", "expected an option in quotes"),
-        ("CREATE TABLE x WITH ('a' 'b')", "expected ="),
-        ("CREATE TABLE x WITH ('a' = 5)", "expected the value of 'a' in quotes"),
-        ("CREATE TABLE x WITH ('a' = 'b'", "expected , or ), and here is the end"),
-        ("CREATE TABLE x WITH ('a' = 'b') AS SELECT 1", "expected ; or the end, not 'AS'"),
-        ("CREATE STREAMING TABLE x WITH ('a' = 'b')", "expected AS SELECT"),
-        ("CREATE STREAMING TABLE x WITH ('a' = 'b') AS VALUES (1)", "expected SELECT"),
-        ("CREATE STREAMING TABLE x COMMENT 5 WITH ('a' = 'b') AS SELECT 1", "expected a comment"),
-        ("CREATE STREAMING TABLE x AS SELECT 1", "expected WITH"),
-        ("CREATE TABLE x WITH ('a' = 'b", "a quote or a comment left open"),
-        ("DROP STREAMING TABLE", "expected the name of a table"),
-        ("DROP STREAMING TABLE a b", "expected ; or the end"),
-    ],
-)
-def test_what_is_no_statement_is_refused(script: str, told: str, root: Path) -> None:
-    assert told in str(refused(root, script))
 
 
 def test_a_script_that_is_wrong_in_its_last_statement_changes_nothing(root: Path) -> None:
