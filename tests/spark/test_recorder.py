@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -193,6 +195,11 @@ def test_url_that_is_none_is_refused_without_being_repeated(url: object) -> None
 def test_stream_join_takes_a_catalog_and_none_unless_told() -> None:
     told = stream_join.__kwdefaults__ or {}
     assert (told["catalog"], told["checkpoint_interval"]) == (None, "60 seconds")
+
+
+def test_workers_that_import_the_join_import_no_catalog() -> None:
+    program = "import sys, lsmstate.spark.task, lsmstate.cli; sys.exit('sqlalchemy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 # ---- names and offsets

@@ -1,6 +1,6 @@
-"""A driver with a catalog: `python -m tests.support.checkpoint_driver SETTINGS` joins two counting sources.
+"""A driver with a catalog: `python -m tests.support.checkpoint_driver SETTINGS` joins both sides of a counting source.
 
-SETTINGS is JSON: home, url, checkpoint (its name below home), starts (of both sources), end, pause_s (of each batch).
+SETTINGS is JSON: home, url, checkpoint (its name below home), start, end, pause_s (of each batch).
 What comes out of batch N of a checkpoint lies in `out/CHECKPOINT/N.json`, written whole or not at all, a list of rows.
 """
 
@@ -23,16 +23,17 @@ from tests.support.spark_session import make_session
 WITHIN_S = 5
 
 
-def joined(session: SparkSession, home: Path, url: str | None, starts: list[int], end: int, **more: Any) -> DataFrame:
-    """The join of the two sources, from these rows on."""
+def joined(session: SparkSession, home: Path, url: str | None, first: int, end: int) -> DataFrame:
+    """The join of the two sides, from a row on."""
     session.dataSource.register(CountingSource)
-    sides = []
-    for side, start in enumerate(starts):
-        reader = session.readStream.format("counting").option("side", side).option("start", start).option("end", end)
-        sides.append(reader.load().withColumn("ts", F.timestamp_micros("ts_us")).drop("ts_us"))
+    source = session.readStream.format("counting").option("start", first).option("end", end).load()
+    left, right = (
+        source.where(F.col("side") == side).select("k", F.timestamp_micros("ts_us").alias("ts"), F.col("v").alias(name))
+        for side, name in enumerate(("lv", "rv"))
+    )
     return stream_join(
-        sides[0],
-        sides[1],
+        left,
+        right,
         on="k",
         how="left",
         time=("ts", "ts"),
@@ -44,7 +45,6 @@ def joined(session: SparkSession, home: Path, url: str | None, starts: list[int]
         catalog=url,
         checkpoint_interval="0 seconds",
         retain=50,
-        **more,
     )
 
 
@@ -68,7 +68,7 @@ def main(told: dict[str, Any]) -> None:
     """Joins till the sources are empty."""
     session = make_session("local[2]")
     home = Path(told["home"])
-    frame = joined(session, home, told["url"], told["starts"], told["end"])
+    frame = joined(session, home, told["url"], told["start"], told["end"])
     query = start(frame, home, told["checkpoint"], told["pause_s"])
     query.awaitTermination()
     session.stop()

@@ -1,9 +1,9 @@
 """A streaming source in Python that can seek: rows are a function of their number, and `start` says which comes first.
 
     session.dataSource.register(CountingSource)
-    session.readStream.format("counting").option("side", 0).option("start", 0).option("end", 600).load()
+    session.readStream.format("counting").option("start", 0).option("end", 600).load()
 
-Of each batch there are `step` rows; times go on by a tenth of a second a row.
+Even rows are those of the left side, odd ones those of the right. Times go on by a twentieth of a second a row.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ except ImportError:  # Spark 4.1
 
 
 START_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
-STEP = 100
+STEP = 200  # rows of a batch
 
 
-def row_of(side: int, number: int) -> tuple[str, int, str]:
-    """A row by its number: key, time in microseconds, and a value that tells which it is."""
-    return f"key-{number * (7 + 4 * side) % 23}", START_US + number * 100_000, f"{'lr'[side]}{number}"
+def row_of(number: int) -> tuple[int, str, int, str]:
+    """A row by its number: side, key, time in microseconds, and a value that tells which it is."""
+    side = number % 2
+    return side, f"key-{number // 2 * (7 + 4 * side) % 23}", START_US + number * 50_000, f"{'lr'[side]}{number}"
 
 
 class CountingSource(DataSource):
-    """Options: side, start (the first row), end (all rows that there will ever be), step (rows of a batch)."""
+    """Options: start (the first row) and end (all rows that there will ever be)."""
 
     @classmethod
     def name(cls) -> str:
         return "counting"
 
     def schema(self) -> str:
-        side = int(self.options["side"])
-        return f"k string, ts_us bigint, {('lv', 'rv')[side]} string"
+        return "side int, k string, ts_us bigint, v string"
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return CountingReader({name: int(self.options.get(name, STEP)) for name in ("side", "start", "end", "step")})
+        return CountingReader(int(self.options["start"]), int(self.options["end"]))
 
 
 class Span(InputPartition):
@@ -56,17 +56,16 @@ class Span(InputPartition):
 class CountingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are the number of the next row."""
 
-    def __init__(self, options: dict[str, int]) -> None:
-        self.options = options
-        self.at = options["start"]
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end, self.at = start, end, start
 
     def initialOffset(self) -> dict[str, int]:
-        return {"next": self.options["start"]}
+        return {"next": self.start}
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
         if start is not None:
             self.at = int(start["next"])
-        return {"next": min(self.at + self.options["step"], self.options["end"])}
+        return {"next": min(self.at + STEP, self.end)}
 
     def commit(self, end: dict[str, int]) -> None:
         self.at = int(end["next"])
@@ -77,6 +76,6 @@ class CountingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         return [Span(start["next"], end["next"])] if start["next"] < end["next"] else []
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[str, int, str]]:
+    def read(self, partition: InputPartition) -> Iterator[tuple[int, str, int, str]]:
         assert isinstance(partition, Span)
-        return iter([row_of(self.options["side"], number) for number in range(partition.first, partition.end)])
+        return iter([row_of(number) for number in range(partition.first, partition.end)])
