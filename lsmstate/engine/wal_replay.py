@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 def check_durability(options: Options, *, detached: bool) -> None:
     """Raises unless a handle can do what the options ask of it."""
     if detached and options.durability == "wal":
-        raise ValueError(
-            "durability='wal' is for handles that commit: who opens candidates has a source that replays"
-        )
+        raise ValueError("durability='wal' is for handles that commit: who opens candidates has a source that replays")
 
 
 @contextlib.contextmanager
