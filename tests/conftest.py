@@ -1,7 +1,9 @@
-"""What all tests share: figures that a run reports at its end, and one Spark session a process."""
+"""What all tests share: figures that a run reports at its end, one Spark session a process, and where files go."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +40,11 @@ class Figures:
 
 
 _FIGURES = pytest.StashKey[Figures]()
+# Temporary files lie in memory where that can be: most of the time that the tests took was spent waiting for fsync.
+# What a power cut leaves is asked of a simulated disk, which is stricter; a kill leaves the same on both. The full run
+# is on the disk, and so is every run with a PYTEST_DEBUG_TEMPROOT or a --basetemp of its own.
+_MEMORY = "/dev/shm"
+_ROOM_BYTES = 4 << 30
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +65,13 @@ def spark() -> Iterator[SparkSession]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_FIGURES] = Figures()
+    if os.environ.get("LSMSTATE_TEST_SIZE") != "full" and _has_room(_MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
+
+
+def _has_room(path: str) -> bool:
+    """Whether the files of all tests fit in there."""
+    return os.access(path, os.W_OK) and shutil.disk_usage(path).free >= _ROOM_BYTES
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
