@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import acero
 
 from lsmstate.errors import LsmStateError, SchemaError
 
@@ -52,6 +51,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _evaluated(expression: pc.Expression, pairs: pa.RecordBatch) -> pa.ChunkedArray:
+    from pyarrow import acero  # here, because it imports pandas, which takes longer than all of lsmstate
+
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([pairs])))
     project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["told"]), [source])
     return project.to_table(use_threads=False).column("told")
