@@ -91,7 +91,7 @@ class Job:
             source.feed(self._batch(number, ROWS))
         for source in self.sources:
             assert source.empty.wait(60)
-        driver = self.pipeline._running()
+        driver = self.pipeline._running()[1]
         while any(queue for task in driver._tasks.values() for queue in task.inbox._queues):
             driver.ended.wait(0.001)
 

@@ -19,6 +19,7 @@ from lsmstate.checkpoint.reference import ReferenceTable
 from lsmstate.errors import CheckpointError
 
 _TABLE = "reference"
+_POLLS_MAX = 10_000
 
 
 class Lookup(Operator):
@@ -40,8 +41,9 @@ class Lookup(Operator):
         if context.tables is None:
             raise CheckpointError("a lookup needs the tables of a pipeline; run it in one")
         self._table.open(context.tables, _TABLE, context.table_offsets.get(_TABLE))
-        while self._table.poll():
-            pass
+        for _ in range(_POLLS_MAX):  # a table that never stops changing must not keep the job from starting
+            if not self._table.poll():
+                break
 
     def process_batch(self, number: int, batch: pa.RecordBatch, /) -> Iterator[pa.RecordBatch]:
         """The rows, with what the table holds now."""

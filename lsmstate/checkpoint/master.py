@@ -37,17 +37,23 @@ class JobMaster:
     def restore(self) -> dict[str, Outcome]:
         """Starts every job of the catalog at its epoch; gives those that could not be."""
         with Catalog.open(self._catalog) as catalog:
-            known = {job.name: job for job in catalog.jobs() if job.kind == "pipeline"}
+            known = {job.name: job for job in catalog.jobs()}
         for name, job in known.items():
             if name in self._makers:
                 self.start(name)
-            else:
+            elif job.kind == "pipeline":
                 told = f"job {name!r} stands in the catalog, and nothing says how it is made: give a maker, or drop it"
                 self._outcomes[name] = Outcome(job.latest_checkpoint_epoch, CheckpointError(told))
         return {name: outcome for name, outcome in self._outcomes.items() if outcome.error is not None}
 
     def start(self, name: str) -> None:
         """Starts one job, new or known. What it raises is its outcome."""
+        if name not in self._makers:
+            raise ValueError(
+                f"there is no maker of job {name!r}; there are those of {', '.join(self._makers) or 'none'}"
+            )
+        if name in self._running and not self._running[name].has_ended:
+            raise CheckpointError(f"job {name!r} runs already")
         self._outcomes.pop(name, None)
         try:
             pipeline = self._makers[name]()
@@ -62,6 +68,9 @@ class JobMaster:
     @property
     def outcomes(self) -> dict[str, Outcome]:
         """What became of the jobs that have ended, or could not be started."""
+        for name, pipeline in list(self._running.items()):
+            if pipeline.has_ended:
+                self._end(name, pipeline.wait)
         return dict(self._outcomes)
 
     def wait(self) -> dict[str, Outcome]:

@@ -100,7 +100,7 @@ class OperatorSnapshot:
 
     state: where it lies, by name; nothing here looks into it. inflight: per input the records that an
     unaligned checkpoint took along. offsets: of a source, strictly after which it goes on. watermark: in microseconds.
-    tables: offsets of the reference tables that it reads, by name.
+    tables: offsets of the reference tables that it reads, by name. has_ended: of a source, that nothing follows.
     """
 
     operator: str
@@ -112,6 +112,7 @@ class OperatorSnapshot:
     watermark: int | None = None
     wal_position: int | None = None
     tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    has_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

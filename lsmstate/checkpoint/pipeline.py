@@ -25,18 +25,18 @@ from lsmstate.checkpoint.coordinator import CheckpointCoordinator
 from lsmstate.checkpoint.events import Event
 from lsmstate.checkpoint.manifest_store import ManifestStore
 from lsmstate.checkpoint.operator import Operator
-from lsmstate.checkpoint.phases import PhaseTimeouts, Retained
+from lsmstate.checkpoint.phases import PhaseTimeouts
 from lsmstate.checkpoint.runtime.building import Place, build
 from lsmstate.checkpoint.runtime.completion import Completion
 from lsmstate.checkpoint.runtime.driver import Driver
+from lsmstate.checkpoint.runtime.ending import Ending
 from lsmstate.checkpoint.runtime.graph import Graph
-from lsmstate.checkpoint.runtime.recovery import Restored, recover
+from lsmstate.checkpoint.runtime.recovery import recover, retained
+from lsmstate.checkpoint.runtime.run import Run
 from lsmstate.checkpoint.runtime.starting import starting
 from lsmstate.checkpoint.sink import Sink
 from lsmstate.checkpoint.source import Source
-from lsmstate.errors import CheckpointError
-
-_POOL_CLOSE_S = 30.0
+from lsmstate.errors import CheckpointError, FencedError
 
 
 class Pipeline:
@@ -66,17 +66,19 @@ class Pipeline:
         definition: Mapping[str, Any] | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
-        if not isinstance(checkpoint_interval, timedelta) or checkpoint_interval <= timedelta(0):
-            raise ValueError(f"checkpoint_interval must be a timedelta above zero, not {checkpoint_interval!r}")
+        _check_span("checkpoint_interval", checkpoint_interval)
+        if align_timeout is not None:
+            _check_span("align_timeout", align_timeout)
+        for what, number in (("retain", retain), ("failures_max", failures_max), ("memory_bytes", memory_bytes or 1)):
+            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+                raise ValueError(f"{what} must be a whole number of at least 1, not {number!r}")
         self.name, self._comment, self._kind, self._definition = name, comment, kind, definition
         self._catalog_url, self._state = catalog, os.fspath(state)
         self._interval, self._align_timeout = checkpoint_interval, align_timeout
         self._retain, self._timeouts, self._failures_max = retain, timeouts, failures_max
         self._memory_bytes, self._on_event = memory_bytes, on_event
         self._graph = Graph()
-        self._driver: Driver | None = None
-        self._catalog: Catalog | None = None
-        self._pool: WorkerPool | None = None
+        self._run: Run | None = None
         self.warnings: tuple[str, ...] = ()
 
     # ---- what it consists of
@@ -86,6 +88,7 @@ class Pipeline:
     ) -> Pipeline:
         """Adds a source. time: the column of its event time, which drives the watermark; delay: how much older than the
         newest row another may be and is not late."""
+        self._check_idle()
         self._graph.add_source(name, source, time, delay)
         return self
 
@@ -93,11 +96,13 @@ class Pipeline:
         self, name: str, make: Callable[[], Operator], *, inputs: Sequence[str], parallelism: int = 1
     ) -> Pipeline:
         """Adds an operator. make: gives one for each of `parallelism` instances, which divide the keys among them."""
+        self._check_idle()
         self._graph.add_operator(name, make, inputs, parallelism)
         return self
 
     def sink(self, name: str, sink: Sink, *, input: str) -> Pipeline:  # noqa: A002  # what users call it
         """Adds a sink."""
+        self._check_idle()
         self._graph.add_sink(name, sink, input)
         return self
 
@@ -109,54 +114,56 @@ class Pipeline:
         try:
             return self.wait()
         except KeyboardInterrupt:
-            self.stop(savepoint=False)
+            with suppress(CheckpointError):  # it may have ended by itself
+                self.stop(savepoint=False)
             raise
 
     def start(self) -> None:
         """Goes on from the last checkpoint, or begins. Whoever drove the job before is fenced."""
-        if self._driver is not None and not self._driver.ended.is_set():
-            raise CheckpointError(f"job {self.name!r} runs already")
+        self._check_idle()
         self._graph.check_whole()
-        catalog = Catalog.open(self._catalog_url) if isinstance(self._catalog_url, str) else self._catalog_url
-        self._catalog = catalog
+        before, self._run = self._run, None
+        if before is not None:
+            before.release()
+        given = self._catalog_url
+        run = Run(Catalog.open(given) if isinstance(given, str) else given, isinstance(given, str), WorkerPool())
         try:
-            self._start(catalog)
+            self._start(run)
         except BaseException:
-            self._release()
+            run.release()
             raise
 
-    def _start(self, catalog: Catalog) -> None:
-        interval_ms = self._interval // timedelta(milliseconds=1)
+    def _start(self, run: Run) -> None:
+        catalog, fs = run.catalog, LocalFileSystem()
         definition = self._graph.definition() if self._definition is None else self._definition
-        catalog.register(
+        interval_ms = max(self._interval // timedelta(milliseconds=1), 1)
+        job = catalog.register(
             self.name,
             kind=self._kind,
             definition=definition,
             comment=self._comment,
-            checkpoint_interval_ms=max(interval_ms, 1),
+            checkpoint_interval_ms=interval_ms,
         )
-        job = catalog.job(self.name)
-        assert job is not None
-        fs = LocalFileSystem()
         path = self._directory(fs, job.job_id)
         with starting(fs, self.name, path):
-            self._begin(catalog, fs, path, job.line)
+            incarnation = catalog.take(self.name)
+            now = catalog.job(self.name)
+            if now is None or now.job_id != job.job_id:
+                raise FencedError(f"job {self.name!r} was dropped while it was started; start it again")
+            self._begin(run, fs, path, incarnation, now.line)
 
-    def _begin(self, catalog: Catalog, fs: LocalFileSystem, path: str, line: int) -> None:
-        incarnation = catalog.take(self.name)
+    def _begin(self, run: Run, fs: LocalFileSystem, path: str, incarnation: int, line: int) -> None:
         store = ManifestStore(fs, f"{path}/checkpoints")
-        restored = recover(catalog, self.name, incarnation, store, self._graph)
+        restored = recover(run.catalog, self.name, incarnation, store, self._graph)
         self.warnings = restored.warnings
-        self._pool = WorkerPool()
         memory = None
         if self._memory_bytes is not None:
             memory = MemoryController(max(self._memory_bytes // 2, 1), self._memory_bytes)
         align_s = None if self._align_timeout is None else self._align_timeout.total_seconds()
-        place = Place(
-            fs, path, f"{self.name}-{os.path.basename(path)}", incarnation, self._retain, align_s, memory, self._pool
-        )
+        job = f"{self.name}-{os.path.basename(path)}"
+        place = Place(fs, path, job, incarnation, self._retain, align_s, memory, run.pool)
         completion = Completion(
-            self.name, self._graph, catalog, incarnation, line, store, restored.manifest, self._retain
+            self.name, self._graph, run.catalog, incarnation, line, store, restored.manifest, self._retain
         )
         coordinator = CheckpointCoordinator(
             next_id=completion.next_id,
@@ -164,43 +171,47 @@ class Pipeline:
             interval_s=self._interval.total_seconds(),
             timeouts=self._timeouts,
             retain=self._retain,
-            retained=_retained(store, restored),
+            retained=retained(store, restored),
             failures_max=self._failures_max,
             on_event=self._on_event,
         )
         driver = Driver(self._graph, coordinator, completion)
         sources, tasks = build(self._graph, place, restored, driver)
-        if restored.manifest is not None and restored.manifest.uncommitted_sinks:
-            completion.settle()  # they have committed when they were opened
-        self._driver = driver
+        try:
+            if restored.manifest is not None and restored.manifest.uncommitted_sinks:
+                completion.settle()  # they have committed when they were opened
+        except BaseException:
+            Ending(self.name, sources, tasks)
+            raise
+        run.driver, self._run = driver, run
         driver.run(sources, tasks)
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits until the job has ended; gives the last epoch. Raises what has ended it, TimeoutError if it goes on."""
-        driver = self._running()
+        run, driver = self._running()
+        driver.check_not_inside()
         if not driver.join(timeout):
             raise TimeoutError(f"job {self.name!r} still runs")
-        self._release()
+        run.release()
         if driver.error is not None:
             raise driver.error
         return driver.epoch
 
     def checkpoint(self, timeout: float | None = None) -> int:
         """Makes a checkpoint now; gives its epoch once it is committed."""
-        driver = self._running()
-        before = driver.epoch
-        driver.want_checkpoint()
+        _, driver = self._running()
+        driver.check_not_inside()
+        wish = driver.want_checkpoint()
         with driver.changed:
-            done = driver.changed.wait_for(lambda: driver.epoch > before or driver.ended.is_set(), timeout)
-        if driver.ended.is_set() and driver.epoch == before:
-            return self.wait()
+            done = driver.changed.wait_for(lambda: wish.epoch is not None or driver.ended.is_set(), timeout)
         if not done:
             raise TimeoutError(f"job {self.name!r}: no checkpoint was complete in time")
-        return driver.epoch
+        return self.wait() if wish.epoch is None else wish.epoch
 
     def stop(self, *, savepoint: bool = True) -> int:
         """Ends the job, with a last checkpoint unless told; gives the last epoch. Rows after it come again."""
-        driver = self._running()
+        _, driver = self._running()
+        driver.check_not_inside()
         if savepoint:
             driver.want_checkpoint(then_stop=True)
         else:
@@ -210,12 +221,27 @@ class Pipeline:
     @property
     def epoch(self) -> int:
         """The last committed one of this run."""
-        return self._running().epoch
+        return self._running()[1].epoch
 
-    def _running(self) -> Driver:
-        if self._driver is None:
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run is over; `wait` tells how."""
+        return self._running()[1].ended.is_set()
+
+    def _running(self) -> tuple[Run, Driver]:
+        if self._run is None or self._run.driver is None:
             raise CheckpointError(f"job {self.name!r} was not started; call start() or run()")
-        return self._driver
+        return self._run, self._run.driver
+
+    def _check_idle(self) -> None:
+        driver = None if self._run is None else self._run.driver
+        if driver is None:
+            return
+        if not driver.ended.is_set():
+            raise CheckpointError(f"job {self.name!r} runs already; stop it first")
+        alive = [task.name for task in driver.stuck if not task.join(0)]
+        if alive:
+            raise CheckpointError(f"job {self.name!r}: {', '.join(alive)} of its last run did not end; end the process")
 
     def _directory(self, fs: LocalFileSystem, job_id: str) -> str:
         """The job's own: one that is dropped and made anew has another."""
@@ -230,24 +256,7 @@ class Pipeline:
             fs.sync_dir(os.path.dirname(made))
         return f"{path}/{job_id}"
 
-    def _release(self) -> None:
-        if self._pool is not None:
-            self._pool.close(_POOL_CLOSE_S)
-            self._pool = None
-        if self._catalog is not None and isinstance(self._catalog_url, str):
-            with suppress(Exception):  # what it had to say it has said
-                self._catalog.close()
-        self._catalog = None
 
-
-def _retained(store: ManifestStore, restored: Restored) -> list[Retained]:
-    """What earlier runs have kept, oldest first."""
-    kept: dict[int, Retained] = {}
-    for listed in store.list():
-        manifest = listed.manifest
-        if manifest is not None and listed.problem is None and manifest.epoch <= restored.epoch:
-            positions = {name: dict(told.offsets) for name, told in manifest.source_offsets.items()}
-            kept[manifest.epoch] = Retained(
-                manifest.checkpoint_id, manifest.epoch, manifest.timestamp_ms, manifest.size_bytes, positions
-            )
-    return [kept[epoch] for epoch in sorted(kept)]
+def _check_span(what: str, span: object) -> None:
+    if not isinstance(span, timedelta) or span <= timedelta(0):
+        raise ValueError(f"{what} must be a timedelta above zero, not {span!r}")

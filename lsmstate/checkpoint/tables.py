@@ -92,7 +92,8 @@ class TableSet:
     def states(self, directory: str) -> dict[str, OperatorState]:
         """What a checkpoint tells of the tables; `directory` is the operator's, relative to the job's."""
         told = {}
-        for name, candidate in self._candidates.items():
+        unopened = {name: at for name, at in (self._told or {}).items() if name not in self._tables}
+        for name, candidate in {**unopened, **self._candidates}.items():
             state = lsm_state(self._fs, self.path, _directory(name), candidate)
             told[name] = OperatorState(lsm=replace(state, directory=f"{directory}/{_directory(name)}"))
         return told

@@ -39,3 +39,9 @@ def parts_of(side: Side, batch: Batch) -> list[pa.RecordBatch]:
         if nulls and not told.nullable:
             raise SchemaError(f"side {side.name!r}: column {told.name!r} holds {nulls} NULLs and may hold none")
     return [pa.RecordBatch.from_arrays(part.columns, schema=side.schema) for part in parts if part.num_rows]
+
+
+def check_side(side: object) -> None:
+    """Raises ValueError unless it is the number of a side of a join."""
+    if not isinstance(side, int) or isinstance(side, bool) or side not in (0, 1):
+        raise ValueError(f"side must be 0 (left) or 1 (right), not {side!r}")

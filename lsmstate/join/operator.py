@@ -29,7 +29,7 @@ from lsmstate.engine import StateStore
 from lsmstate.engine.intake import Batch
 from lsmstate.errors import EpochError, LsmStateError, SchemaError, StoreClosedError
 from lsmstate.join.condition import Condition, check_condition
-from lsmstate.join.incoming import Counts, parts_of
+from lsmstate.join.incoming import Counts, check_side, parts_of
 from lsmstate.join.kinds import Kind
 from lsmstate.join.late import AHEAD, LATE, as_kept, sort_out
 from lsmstate.join.matching import Matching
@@ -134,6 +134,8 @@ class JoinOperator(Operator):
                 f"{context.state_dir}: holds epoch {last}; to start anew give the operator another directory"
             )
         if safe > last:
+            if context.candidate is None and not last and context.tables is not None:
+                raise EpochError(f"{context.state_dir}: new, in a job at epoch {safe}: rows before it would be missing")
             store.commit(safe, candidate=context.candidate)
         else:
             store.restore(safe)
@@ -141,7 +143,7 @@ class JoinOperator(Operator):
     def process_batch(self, side: int, batch: Batch) -> Iterator[pa.RecordBatch]:
         """Takes rows of a side (0 left, 1 right); gives the results that are certain already."""
         matching = self._ready()
-        _check_side(side)
+        check_side(side)
         return self._begun(self._processed(matching, side, parts_of(self.shape.sides[side], batch)))
 
     def process_watermark(self, watermark: int, side: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -154,7 +156,7 @@ class JoinOperator(Operator):
         if not TS_MIN <= watermark <= TS_MAX:
             raise ValueError(f"a watermark is a time in microseconds, not {watermark!r}")
         if side is not None:
-            _check_side(side)
+            check_side(side)
         for number in (0, 1) if side is None else (side,):
             before = self._watermarks[number]
             self._watermarks[number] = watermark if before is None else max(before, watermark)
@@ -164,7 +166,7 @@ class JoinOperator(Operator):
     def process_idle(self, side: int) -> Iterator[pa.RecordBatch]:
         """A side has nothing to say: the other alone moves the watermark, until a watermark of this side comes."""
         matching = self._ready()
-        _check_side(side)
+        check_side(side)
         self._idle.add(side)
         return self._begun(self._advanced(matching))
 
@@ -293,8 +295,3 @@ class JoinOperator(Operator):
         rows = self.shape.result(columns)
         self.counts.rows_out += rows.num_rows
         return rows
-
-
-def _check_side(side: object) -> None:
-    if not isinstance(side, int) or isinstance(side, bool) or side not in (0, 1):
-        raise ValueError(f"side must be 0 (left) or 1 (right), not {side!r}")

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from lsmstate.join.operator import JoinOperator
+from lsmstate.join.operators import ExpiringJoin, InstantJoin, IntervalJoin
 from lsmstate.schema import Side
 from lsmstate.sql.conditions import Conditions, conditions_of
-from lsmstate.sql.joins import ExpiringTable, InstantTable, IntervalTable
 from lsmstate.sql.predicate import predicate
 from lsmstate.sql.query import Item, Query, query_of
 from lsmstate.sql.scope import Name, Scope
@@ -178,12 +178,12 @@ class _Planning:
                 for side in (0, 1)
             )
             if ttl is not None:
-                return ExpiringTable(left, right, ttl=ttl, how=how, condition=condition)
+                return ExpiringJoin(left, right, ttl=ttl, how=how, condition=condition)
             assert bounds.lower_us is not None
             assert bounds.upper_us is not None
             if bounds.equal and bounds.lower_us == bounds.upper_us == 0:
-                return InstantTable(left, right, how=how, condition=condition)
+                return InstantJoin(left, right, how=how, condition=condition)
             lower, upper = (timedelta(microseconds=us) for us in (bounds.lower_us, bounds.upper_us))
-            return IntervalTable(left, right, lower=lower, upper=upper, how=how, condition=condition)
+            return IntervalJoin(left, right, lower=lower, upper=upper, how=how, condition=condition)
 
         return make

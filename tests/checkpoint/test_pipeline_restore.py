@@ -68,10 +68,10 @@ def test_a_catalog_that_is_locked_for_a_while_delays_the_job_and_loses_nothing(t
     assert all(source.waits.wait(30) for source in sources.values())
     other = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
     other.execute("begin immediate")
-    job._running().want_checkpoint()
+    job._running()[1].want_checkpoint()
     for source in sources.values():
         source.go_on.set()
-    assert not job._running().ended.wait(0.3)
+    assert not job._running()[1].ended.wait(0.3)
     assert job.epoch == 0
     other.execute("rollback")
     other.close()

@@ -33,9 +33,7 @@ class Aligner:
 
     @property
     def missing(self) -> list[int]:
-        """The inputs whose barrier is still to come; none if no checkpoint is under way."""
-        if self.barrier is None:
-            return []
+        """The inputs whose barrier is still to come, if one comes."""
         return [n for n in range(len(self._names)) if n not in self._delivered and n not in self._ended]
 
     @property
@@ -79,12 +77,16 @@ class Aligner:
         """Nothing more will come on an input."""
         self._ended.add(number)
 
+    def is_over(self, checkpoint_id: int) -> bool:
+        """Whether an attempt has come to its end here: its snapshot was taken, or it was given up by all."""
+        return checkpoint_id <= self._cancelled
+
     def is_complete(self) -> bool:
         """Whether the snapshot of the checkpoint that is under way can be taken."""
         return self.barrier is not None and not self.missing
 
     def give_up(self) -> None:
-        """Goes on unaligned. Requires: a checkpoint under way."""
+        """Goes on unaligned: barriers overtake what lies before them."""
         self.is_unaligned = True
 
     def finish(self) -> None:

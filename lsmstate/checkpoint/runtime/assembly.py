@@ -9,6 +9,8 @@ from lsmstate.checkpoint.packing import Packed, State, pack_states
 from lsmstate.checkpoint.phases import OperatorSnapshot
 from lsmstate.checkpoint.runtime.graph import Graph
 
+ENDED = "ended"  # in the metadata of a source that has given all its rows
+
 
 def assemble(
     graph: Graph,
@@ -31,7 +33,10 @@ def assemble(
     manifest = CheckpointManifest.new(
         checkpoint_id,
         epoch,
-        source_offsets={name: ConnectorCheckpoint(s.offsets or {}, epoch) for name, s in sources.items()},
+        source_offsets={
+            name: ConnectorCheckpoint(s.offsets or {}, epoch, {ENDED: "true"} if s.has_ended else {})
+            for name, s in sources.items()
+        },
         sink_epochs=dict.fromkeys(graph.sinks, epoch),
         sink_commit_statuses=dict.fromkeys(graph.sinks, PENDING),
         table_offsets={name: ConnectorCheckpoint(offsets, epoch) for name, offsets in tables.items()},

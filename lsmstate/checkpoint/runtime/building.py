@@ -14,8 +14,8 @@ import numpy as np
 
 from iopool import FileSystem, MemoryController, WorkerPool
 from lsmstate.checkpoint.context import OperatorContext
-from lsmstate.checkpoint.operator import Operator
 from lsmstate.checkpoint.operator_state import LsmState, OperatorState
+from lsmstate.checkpoint.runtime.assembly import ENDED
 from lsmstate.checkpoint.runtime.graph import Graph, OperatorNode
 from lsmstate.checkpoint.runtime.inbox import CAPACITY, Inbox
 from lsmstate.checkpoint.runtime.operator_task import STATE, Master, OperatorTask
@@ -63,11 +63,11 @@ class _Building:
         self._master, self._opened = master, opened
         self._inboxes: dict[str, list[Inbox]] = {}
         for node in graph.operators.values():
-            names = [name for read in node.inputs for name in self._senders(read)]
+            names = [name for number in range(len(node.inputs)) for name in self._queues(node.inputs, number)]
             self._inboxes[node.name] = [Inbox(names, CAPACITY) for _ in range(node.parallelism)]
         for sink in graph.sinks.values():
             self._inboxes[sink.name] = [Inbox(self._senders(sink.input), CAPACITY)]
-        self._routers: dict[str, Operator] = {}
+        self._check_in_flight()
 
     def tasks(self) -> list[OperatorTask]:
         """Those of operators, then those of sinks."""
@@ -106,7 +106,11 @@ class _Building:
             self._opened.callback(node.source.close)
             node.source.open(offsets)
             outputs = self._outputs(node.name, node.name)
-            tasks.append(SourceTask(node.name, node.source, node.time, node.delay, outputs, self._master.failed, mark))
+            had_ended = manifest is not None and ENDED in manifest.source_offsets[node.name].metadata
+            task = SourceTask(
+                node.name, node.source, node.time, node.delay, outputs, self._master.failed, mark, had_ended
+            )
+            tasks.append(task)
         return tasks
 
     def _instances(self, node: OperatorNode) -> list[OperatorTask]:
@@ -115,7 +119,6 @@ class _Building:
         tasks = []
         for number, directory in enumerate(directories):
             name, operator = node.instance(number), node.make()
-            self._routers.setdefault(node.name, operator)
             context = self._context(name, directory, told.get(name))
             self._opened.callback(operator.on_close)
             operator.on_start(context)
@@ -162,23 +165,27 @@ class _Building:
 
     def _directories(self, node: OperatorNode) -> tuple[list[str], dict[str, LsmState]]:
         """Where the instances of an operator work, and what the checkpoint tells of those with a state of their own."""
-        lsm = self._restored.states.lsm
-        before = {name: told for name, told in lsm.items() if name.partition(".")[0] == node.name and ":" not in name}
+        states = self._restored.states
+        own = {name: told for name, told in states.lsm.items() if _node(name) == node.name and ":" not in name}
+        others = [name for name in (*states.lsm, *states.blobs) if _node(name) == node.name and name not in own]
         names = [node.instance(number) for number in range(node.parallelism)]
-        plain = [f"{_OPERATORS}/{node.name}/{number}" for number in range(node.parallelism)]
-        if not before or self._restored.manifest is None:
-            return plain, {}
-        if set(before) == set(names):
-            return [before[name].directory.removesuffix(f"/{STATE}") for name in names], before
-        if any(name.partition(".")[0] == node.name for name in self._restored.states.inflight):
+        before = {name.partition(":")[0] for name in (*own, *others)}
+        if not before:
+            return [f"{_OPERATORS}/{node.name}/{number}" for number in range(node.parallelism)], {}
+        if before == set(names):
+            known = {name: told.directory.rpartition("/")[0] for name, told in states.lsm.items()}
+            places = {name.partition(":")[0]: place for name, place in known.items()}
+            plain = f"{_OPERATORS}/{node.name}"
+            return [places.get(name, f"{plain}/{number}") for number, name in enumerate(names)], own
+        if others:
             raise CheckpointError(
-                f"operator {node.name!r}: its parallelism can change only from a checkpoint without records in flight; "
-                "stop the job with a savepoint first, with align_timeout=None"
+                f"operator {node.name!r} keeps tables or bytes, which cannot be divided anew: its parallelism cannot "
+                f"change from {len(before)} to {node.parallelism}; go on with the one that it had"
             )
         fresh = [f"{_OPERATORS}/{node.name}-{self._place.incarnation}/{number}" for number in range(node.parallelism)]
         for directory in fresh:
             _make_dirs(self._place.fs, self._place.path, directory)
-        old = [(f"{self._place.path}/{told.directory}", OperatorState(lsm=told)) for _, told in sorted(before.items())]
+        old = [(f"{self._place.path}/{told.directory}", OperatorState(lsm=told)) for _, told in sorted(own.items())]
         new = [f"{self._place.path}/{directory}/{STATE}" for directory in fresh]
         node.make().rescale(old, new, self._restored.epoch)
         return fresh, {}
@@ -192,6 +199,28 @@ class _Building:
         """The names of all instances of what is read from."""
         node = self._graph.operators.get(read)
         return [read] if node is None else [node.instance(number) for number in range(node.parallelism)]
+
+    def _queues(self, inputs: Sequence[str], number: int) -> list[str]:
+        """The names of the queues of one input; an operator may read twice from the same."""
+        again = f"#{number}" if inputs[number] in inputs[:number] else ""
+        return [f"{sender}{again}" for sender in self._senders(inputs[number])]
+
+    def _check_in_flight(self) -> None:
+        """Raises unless all records in flight have a queue that they came from."""
+        nodes = self._graph.operators
+        queues = {
+            nodes[name].instance(number) if name in nodes else name: inbox.inputs
+            for name, inboxes in self._inboxes.items()
+            for number, inbox in enumerate(inboxes)
+        }
+        for task, told in self._restored.states.inflight.items():
+            for queue in told:
+                if queue not in queues.get(task, ()):
+                    raise CheckpointError(
+                        f"the checkpoint holds records in flight from {queue!r} to {task!r}, which are not there any "
+                        "more: names and parallelism can change only from a checkpoint without records in flight; go "
+                        "on as before, and stop the job with a savepoint and align_timeout=None first"
+                    )
 
     def _outputs(self, node: str, instance: str) -> Outputs:
         """The edges out of an instance."""
@@ -213,10 +242,13 @@ class _Building:
     def _route(self, reader: str, number: int) -> Route:
         if reader not in self._graph.operators:
             return lambda batch, _: np.zeros(batch.num_rows, np.int64)  # a sink has one instance
-        if reader not in self._routers:
-            self._routers[reader] = self._graph.operators[reader].make()
-        router = self._routers[reader]
+        router = self._graph.operators[reader].make()  # of the edge alone: it is asked in the sender's thread
         return lambda batch, parallelism: router.route(number, batch, parallelism)
+
+
+def _node(name: str) -> str:
+    """The node of an instance, or of a table of it."""
+    return name.partition(":")[0].partition(".")[0]
 
 
 def _make_dirs(fs: FileSystem, root: str, directory: str) -> None:

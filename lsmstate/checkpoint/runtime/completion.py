@@ -70,14 +70,18 @@ class Completion:
     def settle(self) -> None:
         """All sinks have committed the newest checkpoint: notes it, and removes those that are too old."""
         assert self.last is not None
-        self.last = replace(self.last, sink_commit_statuses=dict.fromkeys(self.last.sink_epochs, COMMITTED))
+        told = {sink: COMMITTED for sink in self.last.sink_epochs if sink in self._graph.sinks}
+        self.last = replace(self.last, sink_commit_statuses={**self.last.sink_commit_statuses, **told})
         self._store.update(self.last)
-        pruned = self._store.prune(self._retain)
-        if pruned:
-            try:
-                self._catalog.forget(self.name, self._incarnation, pruned)
-            except CatalogError as error:  # it tells of more than there is; recovery knows
-                _log.warning("job %s: %s", self.name, error)
+        try:
+            rows = [row for row in self._catalog.checkpoints(self.name) if row.status == "committed"]
+            kept, old = rows[-self._retain :], rows[: -self._retain]
+            if old:
+                self._catalog.forget(self.name, self._incarnation, [row.checkpoint_id for row in old])
+        except CatalogError as error:  # it tells of more than is kept; the next checkpoint sees to it
+            _log.warning("job %s: %s", self.name, error)
+            return
+        self._store.prune(1, keep=[row.checkpoint_id for row in kept])
 
     def note_failure(self, sink: str, error: Exception) -> None:
         """A sink could not commit."""

@@ -12,8 +12,8 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from time import monotonic
 
 from lsmstate.checkpoint.barrier import CheckpointBarrier
 from lsmstate.checkpoint.coordinator import CheckpointCoordinator
@@ -21,13 +21,13 @@ from lsmstate.checkpoint.events import EventKind
 from lsmstate.checkpoint.phases import Failed, InProgress, OperatorSnapshot
 from lsmstate.checkpoint.runtime import inbox as box
 from lsmstate.checkpoint.runtime.completion import Completion
+from lsmstate.checkpoint.runtime.ending import Ending, Task
 from lsmstate.checkpoint.runtime.graph import Graph
 from lsmstate.checkpoint.runtime.operator_task import OperatorTask
 from lsmstate.checkpoint.runtime.source_task import SourceTask
 from lsmstate.errors import CatalogError, CheckpointError, LsmStateError
 
 _LOOK_S = 0.02  # how often clocks are looked at
-_JOIN_S = 30.0
 _log = logging.getLogger("lsmstate.checkpoint")
 
 
@@ -43,9 +43,12 @@ class Driver:
         self._drained: set[str] = set()
         self._staged: dict[str, bytes] = {}
         self._to_commit: set[str] = set()
-        self._wanted = self._stop = False
+        self._stop = False
+        self._wishes: list[Wish] = []
+        self._granted: list[Wish] = []  # by the checkpoint that is under way
         self._thread = threading.Thread(target=self._run, name=f"lsmstate-{self._name}", daemon=True)
         self.error: BaseException | None = None
+        self.stuck: list[Task] = []  # their threads did not end
         self.ended = threading.Event()
         self.changed = threading.Condition()  # told when a checkpoint is complete, or the run ends
 
@@ -62,14 +65,23 @@ class Driver:
         """The last committed one."""
         return self._coordinator.epoch
 
-    def want_checkpoint(self, *, then_stop: bool = False) -> None:
-        """Asks for a checkpoint as soon as may be."""
+    def want_checkpoint(self, *, then_stop: bool = False) -> Wish:
+        """Asks for a checkpoint as soon as may be: one that begins after the call."""
+        wish = Wish()
 
         def want() -> None:
-            self._wanted = True
+            self._wishes.append(wish)
             self._stop = self._stop or then_stop
 
         self._queue.put(want)
+        return wish
+
+    def check_not_inside(self) -> None:
+        """Raises in a thread of the run, which would wait for itself."""
+        tasks: list[Task] = [*self._sources.values(), *self._tasks.values()]
+        own = [self._thread, *(task.thread for task in tasks)]
+        if threading.current_thread() in own:
+            raise CheckpointError(f"job {self._name!r}: a thread of the job cannot wait for it; ask from another one")
 
     def cancel(self) -> None:
         """Ends the run without a checkpoint."""
@@ -106,6 +118,7 @@ class Driver:
 
         def end() -> None:
             if isinstance(error, LsmStateError):
+                error.add_note(f"in {task} of job {self._name!r}")
                 raise error
             raise CheckpointError(f"job {self._name!r}: {task} failed: {error!r}") from error
 
@@ -148,11 +161,11 @@ class Driver:
         if failure is not None:
             self._on_failure(failure)
         self._commit()
-        if isinstance(self._coordinator.phase, InProgress):
+        if isinstance(self._coordinator.phase, InProgress) or self._coordinator.has_stopped:
             return
         if not self._stop and self._drained.issuperset(self._tasks):
-            self._wanted = self._stop = True  # all rows are through: the last checkpoint
-        if self._wanted or self._coordinator.should_checkpoint():
+            self._stop = True  # all rows are through: the last checkpoint
+        if self._stop or self._wishes or self._coordinator.should_checkpoint():
             self._begin()
 
     def _begin(self) -> None:
@@ -163,14 +176,14 @@ class Driver:
         except CatalogError as error:
             _log.warning("job %s: no checkpoint can begin: %s", self._name, error)
             return
-        self._wanted = False
+        self._granted, self._wishes = self._wishes, []
         self._staged, self._to_commit = {}, set()
         told = [task.inject(barrier) for task in self._sources.values()]
-        ended = {snapshot.operator for snapshot, has_ended in told if has_ended}
+        ended = {snapshot.operator for snapshot in told if snapshot.has_ended}
         for name, task in self._tasks.items():
             if self._graph.roots(name.partition(".")[0]) <= ended:  # no barrier comes that far
                 task.inbox.command(box.Start(barrier))
-        for snapshot, _ in told:
+        for snapshot in told:
             self._on_acknowledged(snapshot)
 
     def _on_acknowledged(self, snapshot: OperatorSnapshot) -> None:
@@ -193,7 +206,10 @@ class Driver:
 
     def _on_declined(self, task: str, checkpoint_id: int, error: Exception) -> None:
         if checkpoint_id == self._coordinator.current_id:
-            self._on_failure(self._coordinator.decline(task, checkpoint_id, str(error)))
+            _log.warning(
+                "job %s: %s cannot take part in checkpoint %s", self._name, task, checkpoint_id, exc_info=error
+            )
+            self._on_failure(self._coordinator.decline(task, checkpoint_id, repr(error)))
 
     def _on_failure(self, failure: Failed) -> None:
         if failure.must_recover:
@@ -202,7 +218,7 @@ class Driver:
                 f"already: {failure.reason}; start the job again, it goes on where the catalog says"
             )
         _log.warning("job %s: checkpoint %s failed: %s", self._name, failure.id, failure.reason)
-        self._wanted = self._wanted or self._stop
+        self._wishes, self._granted = [*self._granted, *self._wishes], []
         for task in self._tasks.values():
             task.inbox.command(box.Abort(failure.epoch, failure.id))
 
@@ -237,30 +253,24 @@ class Driver:
             assert self._completion.last is not None
             self._coordinator.done(size_bytes=self._completion.last.size_bytes)
             with self.changed:
+                for wish in self._granted:
+                    wish.epoch = self._coordinator.epoch
+                self._granted = []
                 self.changed.notify_all()
 
     def _shut_down(self) -> None:
-        """Ends all threads, then what they worked on."""
-        for source in self._sources.values():
-            source.stop()
-        for task in self._tasks.values():
-            task.inbox.close()
-        deadline = monotonic() + _JOIN_S
-        everyone: list[SourceTask | OperatorTask] = [*self._sources.values(), *self._tasks.values()]
-        for running in everyone:
-            if not running.join(max(0.0, deadline - monotonic())):
-                _log.warning("job %s: %s does not end", self._name, running.name)
-        for close in (
-            *(task.close for task in self._tasks.values()),
-            *(source.source.close for source in self._sources.values()),
-        ):
-            try:
-                close()
-            except Exception as error:
-                self.error = self.error or error
+        ending = Ending(self._name, list(self._sources.values()), list(self._tasks.values()))
+        self.stuck, self.error = ending.stuck, self.error or ending.error
         self.ended.set()
         with self.changed:
             self.changed.notify_all()
+
+
+@dataclass(eq=False)
+class Wish:
+    """A checkpoint that somebody has asked for; its epoch once it is committed."""
+
+    epoch: int | None = None
 
 
 class _Cancelled(Exception):

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
+
 from lsmstate.checkpoint.operator import Operator
 from lsmstate.checkpoint.sink import Sink
 from lsmstate.checkpoint.source import Source
@@ -67,8 +69,13 @@ class Graph:
     def add_source(self, name: str, source: Source, time: str | None, delay: timedelta) -> None:
         """One more source."""
         self._check_new(name)
+        if any(node.source is source for node in self.sources.values()):
+            raise ValueError(f"source {name!r} is there under another name; make a source of its own for each")
         if time is not None and time not in source.schema.names:
             raise ValueError(f"source {name!r} has no column {time!r}; it has {', '.join(source.schema.names)}")
+        kind = None if time is None else source.schema.field(time).type
+        if kind is not None and not pa.types.is_timestamp(kind) and kind != pa.int64():
+            raise ValueError(f"source {name!r}: the time {time!r} is {kind}; make it a timestamp, or microseconds")
         if not isinstance(delay, timedelta) or delay < timedelta(0):
             raise ValueError(f"source {name!r}: delay must be a timedelta of at least zero, not {delay!r}")
         self.sources[name] = SourceNode(name, source, time, delay)
@@ -92,6 +99,8 @@ class Graph:
         """One more sink."""
         self._check_new(name)
         self._check_readable(name, read)
+        if any(node.sink is sink for node in self.sinks.values()):
+            raise ValueError(f"sink {name!r} is there under another name; make a sink of its own for each")
         self.sinks[name] = SinkNode(name, sink, read)
 
     def check_whole(self) -> None:

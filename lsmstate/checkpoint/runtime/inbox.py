@@ -90,6 +90,7 @@ class Inbox:
         self._rows = [0] * len(inputs)
         self._commands: deque[Command] = deque()
         self._turn = 0
+        self.announced: tuple[CheckpointBarrier, float] | None = None  # the newest barrier in any queue, and since when
         self._closed = False
         self._changed = threading.Condition()
 
@@ -108,6 +109,10 @@ class Inbox:
             self._check_open()
             self._queues[number].append(item)
             self._rows[number] += isinstance(item, Rows)
+            if isinstance(item, CheckpointBarrier) and (
+                self.announced is None or item.checkpoint_id > self.announced[0].checkpoint_id
+            ):
+                self.announced = item, monotonic()
             self._changed.notify_all()
 
     def command(self, command: Command) -> None:

@@ -81,18 +81,18 @@ class OperatorTask:
         self._directory = directory
         self._aligner = Aligner(inbox.inputs)
         self._align_s = align_s
-        self._deadline: float | None = None
         self._replay = dict(replay or {})
         self._inflight: dict[str, list[bytes]] = {}
         self._marks: list[int | None] = [None] * len(inputs)
         self._told: list[int | None] = [None] * (max(inputs, default=-1) + 1)
         self._sent_mark: int | None = None
         self._prepared: int | None = None
-        self._thread = threading.Thread(target=self._run, name=f"lsmstate-{name}", daemon=True)
+        self._offsets: Mapping[str, Mapping[str, str]] = dict(context.table_offsets)  # as of what is durable
+        self.thread = threading.Thread(target=self._run, name=f"lsmstate-{name}", daemon=True)
 
     def start(self) -> None:
         """Begins to work. The operator is started already."""
-        self._thread.start()
+        self.thread.start()
 
     def close(self) -> None:
         """Closes the operator and its tables. Requires: the thread has ended."""
@@ -104,13 +104,14 @@ class OperatorTask:
 
     def join(self, timeout: float) -> bool:
         """Waits for the thread; True if it has ended."""
-        if self._thread.ident is not None:
-            self._thread.join(timeout)
-        return not self._thread.is_alive()
+        if self.thread.ident is not None:
+            self.thread.join(timeout)
+        return not self.thread.is_alive()
 
     def _run(self) -> None:
         try:
-            for number, packed in self._replay.items():
+            replay, self._replay = self._replay, {}
+            for number, packed in replay.items():
                 for item in unpack(f"the records in flight of {self.name}", packed):
                     self._handle(number, item)
             while True:
@@ -142,14 +143,12 @@ class OperatorTask:
         elif isinstance(item, box.End):
             self._aligner.end(number)
             self._marks[number] = TS_MAX
+            self._advance(self._inputs[number])
             if self._aligner.has_ended:
                 self._outputs.broadcast(item)
                 self._master.drained(self.name)
         else:
-            before = self._aligner.barrier
-            if self._aligner.deliver(number, item) and self._aligner.barrier != before:
-                self._master.note("alignment_started", item, self.name)
-                self._deadline = None if self._align_s is None else monotonic() + self._align_s
+            self._deliver(number, item)
 
     def _emit(self, results: Iterator[pa.RecordBatch]) -> None:
         for batch in results:
@@ -170,19 +169,29 @@ class OperatorTask:
 
     # ---- checkpoints
 
+    def _deliver(self, number: int, barrier: CheckpointBarrier) -> None:
+        before = self._aligner.barrier
+        if self._aligner.deliver(number, barrier) and self._aligner.barrier != before:
+            self._master.note("alignment_started", barrier, self.name)
+
     def _alignment_ends(self) -> float | None:
-        """When to go on unaligned, if that is still to be decided."""
-        return None if self._aligner.barrier is None or self._aligner.is_unaligned else self._deadline
+        """When to go on unaligned, counted from when a barrier has come into any queue."""
+        announced = self.inbox.announced
+        if self._align_s is None or announced is None or self._aligner.is_unaligned:
+            return None
+        barrier, since = announced
+        return None if self._aligner.is_over(barrier.checkpoint_id) else since + self._align_s
 
     def _overtake(self) -> None:
         """Takes barriers past the rows before them, once alignment has been given up."""
-        barrier = self._aligner.barrier
-        if barrier is None or not self._aligner.is_unaligned:
+        announced = self.inbox.announced
+        if not self._aligner.is_unaligned or announced is None:
             return
+        barrier = announced[0]
         for number in self._aligner.missing:
             passed = self.inbox.overtake(number, barrier.checkpoint_id)
             if passed is not None:
-                self._aligner.deliver(number, barrier)
+                self._deliver(number, barrier)
                 self._inflight[self.inbox.inputs[number]] = pack(passed)
 
     def _snapshot(self) -> None:
@@ -207,7 +216,7 @@ class OperatorTask:
                 inflight=inflight,
                 size_bytes=sum(len(s) if isinstance(s, bytes) else s.size_bytes for s in states.values()),
                 watermark=self.operator.output_watermark,
-                tables={f"{self.name}:{table}": at for table, at in self.operator.table_offsets().items()},
+                tables={f"{self.name}:{table}": at for table, at in self._offsets.items()},
             )
         )
 
@@ -220,6 +229,8 @@ class OperatorTask:
         tables = self._context.tables
         if persists and tables is not None:
             tables.prepare(barrier.epoch)
+        if persists:
+            self._offsets = self.operator.table_offsets()
         if tables is not None:
             states |= {f"{self.name}:{table}": state for table, state in tables.states(self._directory).items()}
         return states

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmstate.checkpoint.runtime.inbox import Inbox, Item, Rows
+from lsmstate.errors import CheckpointError
 from lsmstate.keys import I64
 
 Route = Callable[[pa.RecordBatch, int], I64]
@@ -32,6 +33,10 @@ class Edge:
             yield inbox, number, Rows(batch)
             return
         which = self.route(batch, len(self.places))
+        if len(which) != batch.num_rows or ((which < 0) | (which >= len(self.places))).any():
+            raise CheckpointError(
+                f"route() must give each of {batch.num_rows} rows one of the instances 0 to {len(self.places) - 1}"
+            )
         for instance, (inbox, number) in enumerate(self.places):
             rows = np.flatnonzero(which == instance)
             if len(rows):

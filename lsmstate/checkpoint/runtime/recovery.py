@@ -15,6 +15,7 @@ from lsmstate.checkpoint.catalog import Catalog, CheckpointRow
 from lsmstate.checkpoint.manifest import CheckpointManifest
 from lsmstate.checkpoint.manifest_store import ManifestStore, Recovered, drift
 from lsmstate.checkpoint.packing import States
+from lsmstate.checkpoint.phases import Retained
 from lsmstate.checkpoint.runtime.graph import Graph
 from lsmstate.errors import CheckpointError, FormatVersionError, LsmStateError
 
@@ -48,7 +49,11 @@ def recover(catalog: Catalog, name: str, incarnation: int, store: ManifestStore,
     manifest = found.manifest
     if (0 if manifest is None else manifest.epoch) < latest:
         raise CheckpointError(_told(name, latest, found))
-    warnings = [f"checkpoint {skipped.id} was skipped: {skipped.why}" for skipped in found.skipped]
+    left = known.difference(committed)
+    warnings = [
+        f"checkpoint {skipped.id} was skipped: {'left behind' if skipped.id in left else skipped.why}"
+        for skipped in found.skipped
+    ]
     warnings += [str(problem) for problem in found.warnings]
     if manifest is None:
         _tell(name, warnings)
@@ -82,6 +87,19 @@ def commit(
     )
     offsets = {source: dict(told.offsets) for source, told in manifest.source_offsets.items()}
     catalog.commit_job_checkpoint(name, incarnation, row, offsets)
+
+
+def retained(store: ManifestStore, restored: Restored) -> list[Retained]:
+    """What earlier runs have kept, oldest first."""
+    kept: dict[int, Retained] = {}
+    for listed in store.list():
+        manifest = listed.manifest
+        if manifest is not None and listed.problem is None and manifest.epoch <= restored.epoch:
+            positions = {name: dict(told.offsets) for name, told in manifest.source_offsets.items()}
+            kept[manifest.epoch] = Retained(
+                manifest.checkpoint_id, manifest.epoch, manifest.timestamp_ms, manifest.size_bytes, positions
+            )
+    return [kept[epoch] for epoch in sorted(kept)]
 
 
 def _remove_orphans(store: ManifestStore, after: int, incarnation: int, known: Collection[int]) -> None:

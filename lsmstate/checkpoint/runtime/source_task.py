@@ -19,6 +19,7 @@ from lsmstate.checkpoint.logged_source import POSITION, LoggedSource
 from lsmstate.checkpoint.runtime.inbox import End, InboxClosed, Mark
 from lsmstate.checkpoint.runtime.outputs import Outputs
 from lsmstate.checkpoint.source import Source
+from lsmstate.errors import CheckpointError
 from lsmstate.keys import TS_MAX, saturate
 
 _POLL_S = 0.01  # how long a source with nothing to say is left alone
@@ -37,8 +38,10 @@ class SourceTask:
         outputs: Outputs,
         failed: Callable[[str, BaseException], None],
         watermark: int | None = None,
+        had_ended: bool = False,
     ) -> None:
         self.name, self.source = name, source
+        self._had_ended = had_ended
         self._time, self._delay_us = time, delay // _US
         self._outputs, self._failed = outputs, failed
         self._lock = threading.Lock()
@@ -48,17 +51,16 @@ class SourceTask:
         self._passed: dict[str, str] | None = None  # those before which nothing will be asked for again
         self.watermark = watermark
         self.has_ended = False
-        self._thread = threading.Thread(target=self._run, name=f"lsmstate-{name}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"lsmstate-{name}", daemon=True)
 
     def start(self) -> None:
         """Begins to read."""
         if self.watermark is not None:
             self._outputs.broadcast(Mark(self.watermark))
-        self._thread.start()
+        self.thread.start()
 
-    def inject(self, barrier: CheckpointBarrier) -> tuple[OperatorSnapshot, bool]:
-        """Puts a barrier after what was sent; tells where that is, and whether the source had ended, so that there is
-        no barrier. Never waits."""
+    def inject(self, barrier: CheckpointBarrier) -> OperatorSnapshot:
+        """Puts a barrier after what was sent, unless the source has ended; tells where that is. Never waits."""
         with self._lock:
             if not self.has_ended:
                 self._outputs.broadcast(barrier)
@@ -67,10 +69,14 @@ class SourceTask:
             offsets = dict(self._position)
             self._sent[barrier.epoch] = offsets
             wal = int(offsets[POSITION]) if isinstance(self.source, LoggedSource) else None  # fsynced: it was read
-            told = OperatorSnapshot(
-                self.name, barrier.checkpoint_id, offsets=offsets, watermark=self.watermark, wal_position=wal
+            return OperatorSnapshot(
+                self.name,
+                barrier.checkpoint_id,
+                offsets=offsets,
+                watermark=self.watermark,
+                wal_position=wal,
+                has_ended=self.has_ended,
             )
-            return told, self.has_ended
 
     def retire(self, min_epoch: int) -> None:
         """Epochs below will not be gone back to: what a log has kept for them may go."""
@@ -82,11 +88,15 @@ class SourceTask:
         """Ends reading, soon."""
         self._halt.set()
 
+    def close(self) -> None:
+        """Closes the source."""
+        self.source.close()
+
     def join(self, timeout: float) -> bool:
         """Waits for the thread; True if it has ended."""
-        if self._thread.ident is not None:
-            self._thread.join(timeout)
-        return not self._thread.is_alive()
+        if self.thread.ident is not None:
+            self.thread.join(timeout)
+        return not self.thread.is_alive()
 
     def _run(self) -> None:
         try:
@@ -111,6 +121,12 @@ class SourceTask:
             self.source.forget(passed)
 
     def _send(self, batch: pa.RecordBatch) -> None:
+        if self._had_ended and self._time is not None:
+            raise CheckpointError(
+                f"source {self.name!r} had ended, which let the watermark pass all times, and gives rows again: all of "
+                "them would be late. For a directory that grows use follow=True (in SQL 'follow' = 'true'); now take "
+                "the new rows away, or drop the job and make it again"
+            )
         offsets, newest = self.source.offsets(), self._newest(batch)
         places = self._outputs.make_ready(batch)
         with self._lock:
