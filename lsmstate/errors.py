@@ -12,7 +12,7 @@
     ├── CheckpointError         a report or a step of a checkpoint that does not fit what is under way
     │   └── TooManyFailures     as many checkpoints in a row have failed as may
     ├── CatalogError            the catalog is down, locked, read-only ... (`reason`), or has no such job
-    ├── SqlError                a statement that is wrong, or that streaming tables cannot do: line, column (also a ValueError)
+    ├── SqlError                a statement that streaming tables cannot do: line, column (also a ValueError)
     ├── StoreClosedError        the store, view or catalog was closed, or opened in another process
     └── StorePoisonedError      an fsync failed: nothing more can be promised until the store is reopened
 

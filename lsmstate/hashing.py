@@ -83,8 +83,8 @@ def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray]) -> _U64:
 def tells_apart(columns: Sequence[pa.Array], hashes: _U64) -> bool:
     """Whether a row that has one of these hashes surely has the same key, so that keys need not be compared.
 
-    Every step of XXH64 over a single int64 can be undone, so no two numbers share a hash. Only a NULL, whose hash is the
-    seed, shares that with a number.
+    Every step of XXH64 over a single int64 can be undone, so no two numbers share a hash. Only a NULL, whose hash is
+    the seed, shares that with a number.
     """
     return len(columns) == 1 and columns[0].type == pa.int64() and not bool((hashes == np.uint64(_SEED)).any())
 

@@ -19,8 +19,8 @@ THE_SEAM = "iopool/fs.py"
 
 # (module, what the checker calls it) -> why it may
 ALLOWED: dict[tuple[str, str], str] = {
-    ("lsmstate/checkpoint/parquet_draft.py", "pyarrow.parquet"): "encodes into a stream, which iopool writes",
-    ("lsmstate/checkpoint/parquet_source.py", "pyarrow.parquet"): "decodes what iopool has mapped",
+    ("lsmstate/checkpoint/connect/parquet_draft.py", "pyarrow.parquet"): "encodes into a stream, which iopool writes",
+    ("lsmstate/checkpoint/connect/parquet_source.py", "pyarrow.parquet"): "decodes what iopool has mapped",
     ("lsmstate/spark/demo_feed.py", "pyarrow.parquet"): "encodes into a buffer, which iopool writes",
     ("lsmstate/sstable/filters.py", ".tofile()"): "pybloom-live writes the filter into a BytesIO",
 }

@@ -14,33 +14,33 @@ from lsmstate.checkpoint.context import OperatorContext
 
 if TYPE_CHECKING:
     from lsmstate.checkpoint.catalog import Catalog as Catalog
-    from lsmstate.checkpoint.coordinator import CheckpointCoordinator as CheckpointCoordinator
-    from lsmstate.checkpoint.database_sink import DatabaseSink as DatabaseSink
-    from lsmstate.checkpoint.file_sink import FileSink as FileSink
-    from lsmstate.checkpoint.logged_source import LoggedSource as LoggedSource
-    from lsmstate.checkpoint.lookup import Lookup as Lookup
-    from lsmstate.checkpoint.manifest import CheckpointManifest as CheckpointManifest
+    from lsmstate.checkpoint.connect.database_sink import DatabaseSink as DatabaseSink
+    from lsmstate.checkpoint.connect.file_sink import FileSink as FileSink
+    from lsmstate.checkpoint.connect.logged_source import LoggedSource as LoggedSource
+    from lsmstate.checkpoint.connect.parquet_source import ParquetSource as ParquetSource
+    from lsmstate.checkpoint.connect.table_source import TableSource as TableSource
+    from lsmstate.checkpoint.coordinator.coordinator import CheckpointCoordinator as CheckpointCoordinator
+    from lsmstate.checkpoint.manifest.manifest import CheckpointManifest as CheckpointManifest
     from lsmstate.checkpoint.master import JobMaster as JobMaster
     from lsmstate.checkpoint.operator import Operator as Operator
-    from lsmstate.checkpoint.parquet_source import ParquetSource as ParquetSource
     from lsmstate.checkpoint.pipeline import Pipeline as Pipeline
-    from lsmstate.checkpoint.reference import ReferenceTable as ReferenceTable
-    from lsmstate.checkpoint.table_source import TableSource as TableSource
+    from lsmstate.checkpoint.tables.lookup import Lookup as Lookup
+    from lsmstate.checkpoint.tables.reference import ReferenceTable as ReferenceTable
 
 _HOMES = {
     "Catalog": "catalog",
-    "CheckpointCoordinator": "coordinator",
-    "CheckpointManifest": "manifest",
-    "DatabaseSink": "database_sink",
-    "FileSink": "file_sink",
+    "CheckpointCoordinator": "coordinator.coordinator",
+    "CheckpointManifest": "manifest.manifest",
+    "DatabaseSink": "connect.database_sink",
+    "FileSink": "connect.file_sink",
     "JobMaster": "master",
-    "LoggedSource": "logged_source",
-    "Lookup": "lookup",
+    "LoggedSource": "connect.logged_source",
+    "Lookup": "tables.lookup",
     "Operator": "operator",
-    "ParquetSource": "parquet_source",
+    "ParquetSource": "connect.parquet_source",
     "Pipeline": "pipeline",
-    "ReferenceTable": "reference",
-    "TableSource": "table_source",
+    "ReferenceTable": "tables.reference",
+    "TableSource": "connect.table_source",
 }
 
 __all__ = ["CheckpointBarrier", "OperatorContext", *_HOMES]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from iopool import MemoryController, WorkerPool
 
 if TYPE_CHECKING:
-    from lsmstate.checkpoint.tables import TableSet
+    from lsmstate.checkpoint.tables.table_set import TableSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lsmstate.checkpoint.barrier import CheckpointBarrier
 from lsmstate.checkpoint.context import OperatorContext
-from lsmstate.checkpoint.operator_state import OperatorState
+from lsmstate.checkpoint.manifest.operator_state import OperatorState
 from lsmstate.errors import CheckpointError
 from lsmstate.keys import I64
 

@@ -21,11 +21,13 @@ from typing import Any
 
 from iopool import LocalFileSystem, MemoryController, WorkerPool
 from lsmstate.checkpoint.catalog import Catalog, JobKind
-from lsmstate.checkpoint.coordinator import CheckpointCoordinator
-from lsmstate.checkpoint.events import Event
-from lsmstate.checkpoint.manifest_store import ManifestStore
+from lsmstate.checkpoint.connect.sink import Sink
+from lsmstate.checkpoint.connect.source import Source
+from lsmstate.checkpoint.coordinator.coordinator import CheckpointCoordinator
+from lsmstate.checkpoint.coordinator.events import Event
+from lsmstate.checkpoint.coordinator.phases import PhaseTimeouts
+from lsmstate.checkpoint.manifest.store import ManifestStore
 from lsmstate.checkpoint.operator import Operator
-from lsmstate.checkpoint.phases import PhaseTimeouts
 from lsmstate.checkpoint.runtime.building import Place, build
 from lsmstate.checkpoint.runtime.completion import Completion
 from lsmstate.checkpoint.runtime.driver import Driver
@@ -34,8 +36,6 @@ from lsmstate.checkpoint.runtime.graph import Graph
 from lsmstate.checkpoint.runtime.recovery import recover, retained
 from lsmstate.checkpoint.runtime.run import Run
 from lsmstate.checkpoint.runtime.starting import starting
-from lsmstate.checkpoint.sink import Sink
-from lsmstate.checkpoint.source import Source
 from lsmstate.errors import CheckpointError, FencedError
 
 

@@ -113,7 +113,7 @@ def _is_left(each: CheckpointRow, row: CheckpointRow) -> bool:
 
 
 def _of_spark(catalog: Catalog, job: JobRow, row: CheckpointRow, sources: dict[str, dict[str, str]]) -> dict[str, Any]:
-    from lsmstate.checkpoint.manifest_store import ManifestStore
+    from lsmstate.checkpoint.manifest.store import ManifestStore
 
     path = state_of(job)
     assert path is not None  # `epochs_of_state` has looked into it

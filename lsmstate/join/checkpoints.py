@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lsmstate.checkpoint.catalog import Catalog, CheckpointRow, JobKind, JobRow
-from lsmstate.checkpoint.lsm_files import lsm_state
-from lsmstate.checkpoint.manifest import COMMITTED, CheckpointManifest, ConnectorCheckpoint, OperatorState
-from lsmstate.checkpoint.manifest_document import manifest_name
-from lsmstate.checkpoint.manifest_store import ManifestStore
+from lsmstate.checkpoint.manifest.document import manifest_name
+from lsmstate.checkpoint.manifest.lsm_files import lsm_state
+from lsmstate.checkpoint.manifest.manifest import COMMITTED, CheckpointManifest, ConnectorCheckpoint, OperatorState
+from lsmstate.checkpoint.manifest.store import ManifestStore
 from lsmstate.engine.identity import read_identity
 from lsmstate.errors import CatalogError, EpochError, LsmStateError
 from lsmstate.join.barrier import read_barrier

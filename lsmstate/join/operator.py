@@ -23,8 +23,8 @@ from itertools import chain
 import pyarrow as pa
 
 from lsmstate.checkpoint import CheckpointBarrier, OperatorContext
+from lsmstate.checkpoint.manifest.operator_state import LsmState, OperatorState
 from lsmstate.checkpoint.operator import Operator
-from lsmstate.checkpoint.operator_state import LsmState, OperatorState
 from lsmstate.engine import StateStore
 from lsmstate.engine.intake import Batch
 from lsmstate.errors import EpochError, LsmStateError, SchemaError, StoreClosedError

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from lsmstate.checkpoint.catalog import JobKind, JobRow
-from lsmstate.checkpoint.file_sink import FileSink
-from lsmstate.checkpoint.parquet_source import ParquetSource
+from lsmstate.checkpoint.connect.file_sink import FileSink
+from lsmstate.checkpoint.connect.parquet_source import ParquetSource
+from lsmstate.checkpoint.connect.sink import Sink
+from lsmstate.checkpoint.connect.source import Source
 from lsmstate.checkpoint.pipeline import Pipeline
-from lsmstate.checkpoint.sink import Sink
-from lsmstate.checkpoint.source import Source
 from lsmstate.errors import CheckpointError
 from lsmstate.sql.definition import Definition
 from lsmstate.sql.parts import PickedSource, Progress, Selection
@@ -70,6 +70,6 @@ def sink_of(definition: Definition) -> Sink:
     options = definition.options
     if options["connector"] == "parquet":
         return FileSink(options["path"])
-    from lsmstate.checkpoint.database_sink import DatabaseSink  # SQLAlchemy is slow to import
+    from lsmstate.checkpoint.connect.database_sink import DatabaseSink  # SQLAlchemy is slow to import
 
     return DatabaseSink(options["url"], options["table"])

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmstate.checkpoint.connect.source import Source
 from lsmstate.checkpoint.operator import Operator
-from lsmstate.checkpoint.source import Source
 from lsmstate.join.condition import fulfils
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from iopool import FileSystem
-from lsmstate.checkpoint.parquet_source import ParquetSource
+from lsmstate.checkpoint.connect.parquet_source import ParquetSource
 from lsmstate.errors import LsmStateError
 from lsmstate.schema import is_time_type
 from lsmstate.sql.options import table_options

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lsmstate import CheckpointError
-from lsmstate.checkpoint.coordinator import PhaseTimeouts
-from lsmstate.checkpoint.phases import Completed, Failed, Idle, InProgress
+from lsmstate.checkpoint.coordinator.coordinator import PhaseTimeouts
+from lsmstate.checkpoint.coordinator.phases import Completed, Failed, Idle, InProgress
 from tests.support.checkpoint_coordinator import Time, ack, complete, make
 
 

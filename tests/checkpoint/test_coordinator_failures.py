@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lsmstate import CatalogError, CheckpointError, FencedError, TooManyFailures
-from lsmstate.checkpoint.coordinator import PhaseTimeouts
-from lsmstate.checkpoint.phases import Completed, Failed, Idle, InProgress
+from lsmstate.checkpoint.coordinator.coordinator import PhaseTimeouts
+from lsmstate.checkpoint.coordinator.phases import Completed, Failed, Idle, InProgress
 from tests.support.checkpoint_coordinator import Time, ack, at_step, complete, make
 
 TIMEOUTS = PhaseTimeouts(align_s=1, snapshot_s=2, pre_commit_s=3, persist_s=4, commit_s=5)

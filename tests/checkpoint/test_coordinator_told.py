@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lsmstate import CheckpointError
-from lsmstate.checkpoint.events import Event
-from lsmstate.checkpoint.phases import Retained
+from lsmstate.checkpoint.coordinator.events import Event
+from lsmstate.checkpoint.coordinator.phases import Retained
 from tests.support.checkpoint_coordinator import Time, ack, complete, make
 
 

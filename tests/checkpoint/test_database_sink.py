@@ -16,9 +16,9 @@ import pytest
 import sqlalchemy as sa
 
 from iopool import LocalFileSystem
-from lsmstate.checkpoint import database_sink
 from lsmstate.checkpoint.catalog.address import Address
-from lsmstate.checkpoint.database_sink import DatabaseSink
+from lsmstate.checkpoint.connect import database_sink
+from lsmstate.checkpoint.connect.database_sink import DatabaseSink
 from lsmstate.errors import (
     CheckpointError,
     EpochError,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lsmstate.checkpoint.file_sink import FileSink
+from lsmstate.checkpoint.connect.file_sink import FileSink
 from lsmstate.errors import EpochError, FencedError, NotAStateError, SchemaError, StoreClosedError, StorePoisonedError
 from tests.support.simfs import SimFileSystem, fail_at
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lsmstate.checkpoint import parquet_draft
-from lsmstate.checkpoint.file_place import Part, Place
-from lsmstate.checkpoint.file_sink import FileSink
+from lsmstate.checkpoint.connect import parquet_draft
+from lsmstate.checkpoint.connect.file_place import Part, Place
+from lsmstate.checkpoint.connect.file_sink import FileSink
 from lsmstate.errors import FencedError, LsmStateError
 from tests.conftest import Figures
 from tests.support.crash import crash_images, crash_points

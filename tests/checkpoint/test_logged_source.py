@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lsmstate import CheckpointError, CorruptionError, FencedError, NotAStateError, SchemaError
-from lsmstate.checkpoint.logged_source import LoggedSource
-from lsmstate.checkpoint.table_source import TableSource
+from lsmstate.checkpoint.connect.logged_source import LoggedSource
+from lsmstate.checkpoint.connect.table_source import TableSource
 from lsmstate.engine.wal_chain import Link, Segments
 from lsmstate.engine.wal_frames import Frame
 from tests.support.crash import crash_images, crash_points
@@ -124,7 +124,7 @@ def test_offsets_stay_the_same_while_nothing_is_read_and_repeat_when_replayed() 
 
 def test_forgotten_batches_leave_the_disk_and_cannot_be_asked_for() -> None:
     fs = SimFileSystem()
-    with mock.patch("lsmstate.checkpoint.logged_source._ROLL_BYTES", 1):
+    with mock.patch("lsmstate.checkpoint.connect.logged_source._ROLL_BYTES", 1):
         source = opened(Wire(*(rows(n) for n in range(20))), fs)
         first = source.offsets()
         for _ in range(20):
@@ -175,7 +175,7 @@ def test_source_whose_log_another_has_opened_hands_out_nothing_more() -> None:
 
 def test_crash_after_any_operation_loses_no_batch_that_was_handed_out() -> None:
     fs, handed = SimFileSystem(), [(0, 0)]  # the journal's length, and how many batches were handed out by then
-    with mock.patch("lsmstate.checkpoint.logged_source._ROLL_BYTES", 200):
+    with mock.patch("lsmstate.checkpoint.connect.logged_source._ROLL_BYTES", 200):
         source = opened(Wire(*(rows(n) for n in range(1, 7))), fs)
         for n in range(1, 7):
             source.read()

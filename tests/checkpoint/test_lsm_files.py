@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lsmstate.checkpoint.lsm_files import check_lsm, lsm_state
-from lsmstate.checkpoint.operator_state import LsmState, OperatorState
+from lsmstate.checkpoint.manifest.lsm_files import check_lsm, lsm_state
+from lsmstate.checkpoint.manifest.operator_state import LsmState, OperatorState
 from lsmstate.errors import CorruptionError
 from tests.support.simfs import SimFileSystem
 from tests.support.small_store import build

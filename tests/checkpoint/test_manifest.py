@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from lsmstate.checkpoint.manifest import (
+from lsmstate.checkpoint.manifest.manifest import (
     COMMITTED,
     PENDING,
     VERSION,
@@ -20,7 +20,7 @@ from lsmstate.checkpoint.manifest import (
     drift,
     failed,
 )
-from lsmstate.checkpoint.operator_state import InflightRecords, LsmState, OperatorState, Place, StateFile
+from lsmstate.checkpoint.manifest.operator_state import InflightRecords, LsmState, OperatorState, Place, StateFile
 from lsmstate.errors import CorruptionError, FormatVersionError
 from tests.support.checkpoints import LSM, full_manifest, manifests
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from lsmstate.checkpoint.manifest import COMMITTED, PENDING, CheckpointManifest
-from lsmstate.checkpoint.manifest_store import ManifestStore
+from lsmstate.checkpoint.manifest.manifest import COMMITTED, PENDING, CheckpointManifest
+from lsmstate.checkpoint.manifest.store import ManifestStore
 from lsmstate.errors import LsmStateError
 from tests.support.checkpoints import PATH, committed, saved, store_on
 from tests.support.crash import crash_images, crash_points

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 import xxhash
 
-from lsmstate.checkpoint.manifest import CheckpointManifest
-from lsmstate.checkpoint.manifest_document import DOCUMENT_MAX_BYTES, decode_manifest, encode_manifest, manifest_name
-from lsmstate.checkpoint.manifest_store import ManifestStore
+from lsmstate.checkpoint.manifest.document import DOCUMENT_MAX_BYTES, decode_manifest, encode_manifest, manifest_name
+from lsmstate.checkpoint.manifest.manifest import CheckpointManifest
+from lsmstate.checkpoint.manifest.store import ManifestStore
 from lsmstate.errors import CorruptionError
 from tests.support.checkpoints import PATH, full_manifest, saved, store_on
 from tests.support.simfs import SimFileSystem
@@ -150,7 +150,7 @@ def test_what_is_sealed_here_is_what_the_store_reads() -> None:
 
 
 def test_file_that_is_too_large_is_damage_and_is_not_read(disk: SimFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lsmstate.checkpoint.manifest_document.DOCUMENT_MAX_BYTES", 100)
+    monkeypatch.setattr("lsmstate.checkpoint.manifest.document.DOCUMENT_MAX_BYTES", 100)
     with pytest.raises(CorruptionError, match="larger than 100 bytes"):
         store_on(disk.copy()).load(2)
     assert DOCUMENT_MAX_BYTES == 64 << 20

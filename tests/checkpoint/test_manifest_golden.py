@@ -14,17 +14,17 @@ from pathlib import Path
 import xxhash
 
 from iopool import LocalFileSystem
-from lsmstate.checkpoint.manifest import VERSION, CheckpointManifest
-from lsmstate.checkpoint.manifest_document import DOCUMENT_MAX_BYTES, manifest_name
-from lsmstate.checkpoint.manifest_store import ManifestStore
-from lsmstate.checkpoint.operator_state import INLINE_MAX_BYTES
-from lsmstate.checkpoint.packing import INLINE_BYTES, INLINE_TOTAL_BYTES, pack_states
+from lsmstate.checkpoint.manifest.document import DOCUMENT_MAX_BYTES, manifest_name
+from lsmstate.checkpoint.manifest.manifest import VERSION, CheckpointManifest
+from lsmstate.checkpoint.manifest.operator_state import INLINE_MAX_BYTES
+from lsmstate.checkpoint.manifest.packing import INLINE_BYTES, INLINE_TOTAL_BYTES, pack_states
+from lsmstate.checkpoint.manifest.store import ManifestStore
 from tests.support.checkpoints import LSM, PATH, full_manifest, store_on
 from tests.support.simfs import SimFileSystem
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden" / f"checkpoint-{VERSION}"
-DOC = (ROOT / "lsmstate/checkpoint/FORMAT.md").read_text()
+DOC = (ROOT / "lsmstate/checkpoint/manifest/FORMAT.md").read_text()
 STATES = {"big": b"0123456789" * 600, "count": b"\x00\xff", "join": LSM}
 LACKING = ("incarnation", "state_checksum", "parent_id", "is_incremental", "size_bytes", "inflight_data")
 

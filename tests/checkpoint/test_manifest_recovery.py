@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lsmstate.checkpoint.manifest import COMMITTED, PENDING, CheckpointManifest
-from lsmstate.checkpoint.manifest_document import decode_manifest, encode_manifest, manifest_name
+from lsmstate.checkpoint.manifest.document import decode_manifest, encode_manifest, manifest_name
+from lsmstate.checkpoint.manifest.manifest import COMMITTED, PENDING, CheckpointManifest
 from lsmstate.errors import CorruptionError, FormatVersionError
 from tests.support.checkpoints import PATH, saved, store_on
 from tests.support.simfs import SimFileSystem

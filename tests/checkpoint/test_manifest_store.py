@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 
 from iopool import LocalFileSystem
-from lsmstate.checkpoint.manifest import COMMITTED, PENDING, CheckpointManifest, failed
-from lsmstate.checkpoint.manifest_store import ManifestStore
-from lsmstate.checkpoint.operator_state import OperatorState, Place
-from lsmstate.checkpoint.packing import pack_states
+from lsmstate.checkpoint.manifest.manifest import COMMITTED, PENDING, CheckpointManifest, failed
+from lsmstate.checkpoint.manifest.operator_state import OperatorState, Place
+from lsmstate.checkpoint.manifest.packing import pack_states
+from lsmstate.checkpoint.manifest.store import ManifestStore
 from lsmstate.errors import CorruptionError, EpochError, FencedError
 from tests.support.checkpoints import LSM, PATH, committed, full_manifest, manifests, saved, store_on
 from tests.support.simfs import SimFileSystem

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsmstate.checkpoint.manifest import CheckpointManifest
-from lsmstate.checkpoint.operator_state import OperatorState, Place
-from lsmstate.checkpoint.packing import (
+from lsmstate.checkpoint.manifest.manifest import CheckpointManifest
+from lsmstate.checkpoint.manifest.operator_state import OperatorState, Place
+from lsmstate.checkpoint.manifest.packing import (
     INLINE_BYTES,
     INLINE_TOTAL_BYTES,
     Packed,

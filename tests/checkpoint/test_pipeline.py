@@ -16,8 +16,8 @@ from lsmstate.checkpoint import (
     OperatorContext,
     TableSource,
 )
-from lsmstate.checkpoint.events import Event
-from lsmstate.checkpoint.phases import PhaseTimeouts
+from lsmstate.checkpoint.coordinator.events import Event
+from lsmstate.checkpoint.coordinator.phases import PhaseTimeouts
 from lsmstate.errors import CheckpointError, FencedError, TooManyFailures
 from tests.support.pipeline_job import SCHEMA, expected, numbers, pipeline, plain, rows, written
 from tests.support.pipeline_parts import Counting, Faulty, Passing, Waiting
@@ -190,7 +190,7 @@ def test_a_driver_that_was_replaced_is_fenced_and_mixes_nothing(tmp_path: Path) 
 def test_every_field_that_applies_is_written(tmp_path: Path) -> None:
     pipeline(tmp_path, "left", LEFT, RIGHT).run()
     from iopool import LocalFileSystem
-    from lsmstate.checkpoint.manifest_store import ManifestStore
+    from lsmstate.checkpoint.manifest.store import ManifestStore
 
     (path,) = (tmp_path / "state").glob("*/checkpoints")
     manifest = ManifestStore(LocalFileSystem(), str(path)).latest()

@@ -175,8 +175,8 @@ def test_two_drivers_do_not_start_at_once(tmp_path: Path) -> None:
 
 def test_a_manifest_of_the_future_is_refused(tmp_path: Path) -> None:
     pipeline(tmp_path, "left", LEFT, RIGHT, interval_s=600).run()
-    from lsmstate.checkpoint.manifest_document import encode_manifest
-    from lsmstate.checkpoint.manifest_store import ManifestStore
+    from lsmstate.checkpoint.manifest.document import encode_manifest
+    from lsmstate.checkpoint.manifest.store import ManifestStore
 
     (path,) = (tmp_path / "state").glob("*/checkpoints")
     store = ManifestStore(LocalFileSystem(), str(path))

@@ -23,7 +23,7 @@ from lsmstate.checkpoint import (
     ReferenceTable,
     TableSource,
 )
-from lsmstate.checkpoint.manifest_store import ManifestStore
+from lsmstate.checkpoint.manifest.store import ManifestStore
 from tests.support.pipeline_job import rows
 from tests.support.pipeline_parts import Waiting
 

@@ -23,7 +23,7 @@ from lsmstate.checkpoint import (
     TableSource,
 )
 from lsmstate.checkpoint import CheckpointBarrier as Barrier
-from lsmstate.checkpoint.events import Event
+from lsmstate.checkpoint.coordinator.events import Event
 from lsmstate.errors import CheckpointError, FencedError, LsmStateError
 from tests.support.pipeline_job import numbers, pipeline, plain, rows
 from tests.support.pipeline_parts import Faulty, Waiting

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lsmstate.checkpoint.parquet_source import ParquetSource
-from lsmstate.checkpoint.reference import ReferenceTable
-from lsmstate.checkpoint.table_source import TableSource
-from lsmstate.checkpoint.tables import TableSet
+from lsmstate.checkpoint.connect.parquet_source import ParquetSource
+from lsmstate.checkpoint.connect.table_source import TableSource
+from lsmstate.checkpoint.tables.reference import ReferenceTable
+from lsmstate.checkpoint.tables.table_set import TableSet
 from lsmstate.errors import CheckpointError, SchemaError, StoreClosedError
 
 CHANGES = pa.table(

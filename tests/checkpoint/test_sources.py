@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lsmstate.checkpoint.file_sink import FileSink
-from lsmstate.checkpoint.parquet_source import ParquetSource
-from lsmstate.checkpoint.source import Source
-from lsmstate.checkpoint.table_source import TableSource
+from lsmstate.checkpoint.connect.file_sink import FileSink
+from lsmstate.checkpoint.connect.parquet_source import ParquetSource
+from lsmstate.checkpoint.connect.source import Source
+from lsmstate.checkpoint.connect.table_source import TableSource
 from lsmstate.errors import CheckpointError, NotAStateError, SchemaError
 
 SCHEMA = pa.schema([("n", pa.int64())])

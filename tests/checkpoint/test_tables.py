@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 )
 
 from lsmstate import Side
-from lsmstate.checkpoint import keyed_table, latest
-from lsmstate.checkpoint.tables import KeyedTable, TableSet
+from lsmstate.checkpoint.tables import keyed_table, latest
+from lsmstate.checkpoint.tables.table_set import KeyedTable, TableSet
 from lsmstate.engine import intake
 from lsmstate.errors import EpochError, LsmStateError, SchemaError, StoreClosedError
 from lsmstate.options import Options

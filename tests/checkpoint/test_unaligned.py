@@ -12,7 +12,7 @@ import pytest
 
 from iopool import LocalFileSystem
 from lsmstate.checkpoint import CheckpointManifest, Pipeline
-from lsmstate.checkpoint.manifest_store import ManifestStore
+from lsmstate.checkpoint.manifest.store import ManifestStore
 from lsmstate.errors import CheckpointError
 from lsmstate.join import IntervalJoin
 from tests.support.pipeline_job import REACH, SIDES, expected, pipeline, rows, written

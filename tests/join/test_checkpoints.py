@@ -11,8 +11,8 @@ import pytest
 
 from lsmstate import CatalogError, EpochError, FencedError, LsmStateError
 from lsmstate.checkpoint.catalog import Catalog
-from lsmstate.checkpoint.lsm_files import check_lsm
-from lsmstate.checkpoint.manifest import COMMITTED
+from lsmstate.checkpoint.manifest.lsm_files import check_lsm
+from lsmstate.checkpoint.manifest.manifest import COMMITTED
 from lsmstate.join.checkpoints import sources_of
 from lsmstate.join.restore import restore
 from tests.support.checkpoint_job import FILES, KAFKA, Driver, file_offset, kafka_offset

@@ -19,7 +19,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from lsmstate.checkpoint.catalog import Catalog
-from lsmstate.checkpoint.manifest_store import ManifestStore
+from lsmstate.checkpoint.manifest.store import ManifestStore
 from lsmstate.cli import main
 from lsmstate.join.checkpoints import sources_of
 from lsmstate.spark.listener import listen

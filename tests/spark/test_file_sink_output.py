@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from lsmstate.checkpoint.file_sink import FileSink
+from lsmstate.checkpoint.connect.file_sink import FileSink
 
 
 @pytest.mark.spark

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lsmstate.checkpoint.coordinator import CheckpointCoordinator, OperatorSnapshot
-from lsmstate.checkpoint.phases import Completed
+from lsmstate.checkpoint.coordinator.coordinator import CheckpointCoordinator, OperatorSnapshot
+from lsmstate.checkpoint.coordinator.phases import Completed
 
 
 class Time:

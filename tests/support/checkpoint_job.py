@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lsmstate.checkpoint.catalog import Catalog
-from lsmstate.checkpoint.manifest_store import ManifestStore
+from lsmstate.checkpoint.manifest.store import ManifestStore
 from lsmstate.join.checkpoints import Checkpoints, Heard
 from tests.support.join_home import JoinHome, join_spec
 

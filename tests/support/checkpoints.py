@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from iopool import FileSystem
-from lsmstate.checkpoint.manifest import (
+from lsmstate.checkpoint.manifest.manifest import (
     COMMITTED,
     PENDING,
     CheckpointManifest,
@@ -16,9 +16,9 @@ from lsmstate.checkpoint.manifest import (
     SinkCommitStatus,
     failed,
 )
-from lsmstate.checkpoint.manifest_store import ManifestStore
-from lsmstate.checkpoint.operator_state import InflightRecords, LsmState, OperatorState, StateFile
-from lsmstate.checkpoint.packing import State, pack_states
+from lsmstate.checkpoint.manifest.operator_state import InflightRecords, LsmState, OperatorState, StateFile
+from lsmstate.checkpoint.manifest.packing import State, pack_states
+from lsmstate.checkpoint.manifest.store import ManifestStore
 
 PATH = "/jobs/ads/checkpoints"
 CANDIDATE = "000000000009-000001-abc-000003.full"

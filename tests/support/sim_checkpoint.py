@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lsmstate.checkpoint.coordinator import CheckpointCoordinator
+from lsmstate.checkpoint.coordinator.coordinator import CheckpointCoordinator
 from tests.support.sim_checkpoint_driver import Driver
 from tests.support.sim_checkpoint_parts import Operator, Sink
 from tests.support.sim_checkpoint_stores import JOB, Manifest, Manifests, MemoryCatalog, WatchedCatalog

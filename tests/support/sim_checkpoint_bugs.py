@@ -8,8 +8,8 @@ from typing import Any
 
 from lsmstate.checkpoint.barrier import CheckpointBarrier
 from lsmstate.checkpoint.catalog import CheckpointRow
-from lsmstate.checkpoint.coordinator import CheckpointCoordinator, OperatorSnapshot
-from lsmstate.checkpoint.phases import Failed
+from lsmstate.checkpoint.coordinator.coordinator import CheckpointCoordinator, OperatorSnapshot
+from lsmstate.checkpoint.coordinator.phases import Failed
 from tests.support.sim_checkpoint import Design
 from tests.support.sim_checkpoint_driver import Driver
 from tests.support.sim_checkpoint_parts import Operator, Sink

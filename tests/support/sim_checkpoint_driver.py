@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lsmstate.checkpoint.coordinator import CheckpointCoordinator, OperatorSnapshot, PhaseTimeouts
-from lsmstate.checkpoint.phases import Failed, InProgress, Retained
+from lsmstate.checkpoint.coordinator.coordinator import CheckpointCoordinator, OperatorSnapshot, PhaseTimeouts
+from lsmstate.checkpoint.coordinator.phases import Failed, InProgress, Retained
 from lsmstate.errors import CatalogError, CheckpointError, FencedError
 from tests.support.sim_checkpoint_stores import Manifest
 

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from lsmstate.checkpoint.barrier import CheckpointBarrier
-from lsmstate.checkpoint.coordinator import OperatorSnapshot
+from lsmstate.checkpoint.coordinator.coordinator import OperatorSnapshot
 
 if TYPE_CHECKING:
     from tests.support.sim_checkpoint import World

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lsmstate.checkpoint.manifest import PENDING, CheckpointManifest, ConnectorCheckpoint
-from lsmstate.checkpoint.packing import Packed, State, pack_states
-from lsmstate.checkpoint.phases import OperatorSnapshot
+from lsmstate.checkpoint.coordinator.phases import OperatorSnapshot
+from lsmstate.checkpoint.manifest.manifest import PENDING, CheckpointManifest, ConnectorCheckpoint
+from lsmstate.checkpoint.manifest.packing import Packed, State, pack_states
 from lsmstate.checkpoint.runtime.graph import Graph
 
 ENDED = "ended"  # in the metadata of a source that has given all its rows

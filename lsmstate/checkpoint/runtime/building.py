@@ -14,7 +14,7 @@ import numpy as np
 
 from iopool import FileSystem, MemoryController, WorkerPool
 from lsmstate.checkpoint.context import OperatorContext
-from lsmstate.checkpoint.operator_state import LsmState, OperatorState
+from lsmstate.checkpoint.manifest.operator_state import LsmState, OperatorState
 from lsmstate.checkpoint.runtime.assembly import ENDED
 from lsmstate.checkpoint.runtime.graph import Graph, OperatorNode
 from lsmstate.checkpoint.runtime.inbox import CAPACITY, Inbox
@@ -23,7 +23,7 @@ from lsmstate.checkpoint.runtime.outputs import Edge, Outputs, Route
 from lsmstate.checkpoint.runtime.recovery import Restored
 from lsmstate.checkpoint.runtime.sink_task import SinkOperator, SinkTask
 from lsmstate.checkpoint.runtime.source_task import SourceTask
-from lsmstate.checkpoint.tables import TableSet
+from lsmstate.checkpoint.tables.table_set import TableSet
 from lsmstate.errors import CheckpointError
 from lsmstate.options import Options
 

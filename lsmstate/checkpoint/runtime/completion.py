@@ -11,9 +11,9 @@ from dataclasses import replace
 from time import monotonic
 
 from lsmstate.checkpoint.catalog import Catalog
-from lsmstate.checkpoint.manifest import COMMITTED, CheckpointManifest, failed
-from lsmstate.checkpoint.manifest_store import ManifestStore
-from lsmstate.checkpoint.phases import InProgress, OperatorSnapshot
+from lsmstate.checkpoint.coordinator.phases import InProgress, OperatorSnapshot
+from lsmstate.checkpoint.manifest.manifest import COMMITTED, CheckpointManifest, failed
+from lsmstate.checkpoint.manifest.store import ManifestStore
 from lsmstate.checkpoint.runtime.assembly import assemble
 from lsmstate.checkpoint.runtime.graph import Graph
 from lsmstate.checkpoint.runtime.recovery import commit

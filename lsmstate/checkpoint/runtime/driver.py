@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from lsmstate.checkpoint.barrier import CheckpointBarrier
-from lsmstate.checkpoint.coordinator import CheckpointCoordinator
-from lsmstate.checkpoint.events import EventKind
-from lsmstate.checkpoint.phases import Failed, InProgress, OperatorSnapshot
+from lsmstate.checkpoint.coordinator.coordinator import CheckpointCoordinator
+from lsmstate.checkpoint.coordinator.events import EventKind
+from lsmstate.checkpoint.coordinator.phases import Failed, InProgress, OperatorSnapshot
 from lsmstate.checkpoint.runtime import inbox as box
 from lsmstate.checkpoint.runtime.completion import Completion
 from lsmstate.checkpoint.runtime.ending import Ending, Task

@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from lsmstate.checkpoint.connect.sink import Sink
+from lsmstate.checkpoint.connect.source import Source
 from lsmstate.checkpoint.operator import Operator
-from lsmstate.checkpoint.sink import Sink
-from lsmstate.checkpoint.source import Source
 
 _NAME = re.compile(r"[a-z0-9_-]{1,64}")
 PARALLELISM_MAX = 256

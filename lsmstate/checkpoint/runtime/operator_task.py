@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from lsmstate.checkpoint.barrier import CheckpointBarrier
 from lsmstate.checkpoint.context import OperatorContext
-from lsmstate.checkpoint.coordinator import OperatorSnapshot
-from lsmstate.checkpoint.events import EventKind
+from lsmstate.checkpoint.coordinator.coordinator import OperatorSnapshot
+from lsmstate.checkpoint.coordinator.events import EventKind
+from lsmstate.checkpoint.manifest.operator_state import LsmState, OperatorState
 from lsmstate.checkpoint.operator import Operator
-from lsmstate.checkpoint.operator_state import LsmState, OperatorState
 from lsmstate.checkpoint.runtime import inbox as box
 from lsmstate.checkpoint.runtime.aligner import Aligner
 from lsmstate.checkpoint.runtime.flight import pack, unpack

@@ -12,10 +12,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from lsmstate.checkpoint.catalog import Catalog, CheckpointRow
-from lsmstate.checkpoint.manifest import CheckpointManifest
-from lsmstate.checkpoint.manifest_store import ManifestStore, Recovered, drift
-from lsmstate.checkpoint.packing import States
-from lsmstate.checkpoint.phases import Retained
+from lsmstate.checkpoint.coordinator.phases import Retained
+from lsmstate.checkpoint.manifest.manifest import CheckpointManifest
+from lsmstate.checkpoint.manifest.packing import States
+from lsmstate.checkpoint.manifest.store import ManifestStore, Recovered, drift
 from lsmstate.checkpoint.runtime.graph import Graph
 from lsmstate.errors import CheckpointError, FormatVersionError, LsmStateError
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lsmstate.checkpoint.coordinator import OperatorSnapshot
+from lsmstate.checkpoint.connect.sink import Sink
+from lsmstate.checkpoint.coordinator.coordinator import OperatorSnapshot
 from lsmstate.checkpoint.operator import Operator
 from lsmstate.checkpoint.runtime import inbox as box
 from lsmstate.checkpoint.runtime.operator_task import OperatorTask
-from lsmstate.checkpoint.sink import Sink
 
 
 class SinkOperator(Operator):

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmstate.checkpoint.barrier import CheckpointBarrier
-from lsmstate.checkpoint.coordinator import OperatorSnapshot
-from lsmstate.checkpoint.logged_source import POSITION, LoggedSource
+from lsmstate.checkpoint.connect.logged_source import POSITION, LoggedSource
+from lsmstate.checkpoint.connect.source import Source
+from lsmstate.checkpoint.coordinator.coordinator import OperatorSnapshot
 from lsmstate.checkpoint.runtime.inbox import End, InboxClosed, Mark
 from lsmstate.checkpoint.runtime.outputs import Outputs
-from lsmstate.checkpoint.source import Source
 from lsmstate.errors import CheckpointError
 from lsmstate.keys import TS_MAX, saturate
 

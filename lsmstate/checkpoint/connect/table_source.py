@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from lsmstate.checkpoint.source import whole_number
+from lsmstate.checkpoint.connect.source import whole_number
 from lsmstate.errors import CheckpointError, SchemaError
 
 _ROWS = "rows"

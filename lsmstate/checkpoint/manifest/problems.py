@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from lsmstate.checkpoint.manifest import CheckpointManifest
+    from lsmstate.checkpoint.manifest.manifest import CheckpointManifest
 
 ID_MAX = 10**12 - 1  # of checkpoints and epochs: names have twelve digits
 _SHA256 = re.compile(r"[0-9a-f]{64}")

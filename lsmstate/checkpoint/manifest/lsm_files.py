@@ -8,7 +8,7 @@ from __future__ import annotations
 import xxhash
 
 from iopool import FileSystem
-from lsmstate.checkpoint.operator_state import LsmState
+from lsmstate.checkpoint.manifest.operator_state import LsmState
 from lsmstate.errors import CorruptionError
 from lsmstate.manifest import names
 from lsmstate.manifest.codec import DOCUMENT_MAX_BYTES, decode

@@ -17,7 +17,7 @@ from typing import Any
 
 import xxhash
 
-from lsmstate.checkpoint.manifest import CheckpointManifest
+from lsmstate.checkpoint.manifest.manifest import CheckpointManifest
 from lsmstate.errors import CorruptionError
 
 DOCUMENT_MAX_BYTES = 64 << 20

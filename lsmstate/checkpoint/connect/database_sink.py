@@ -26,9 +26,9 @@ from sqlalchemy import Connection
 from iopool import FileSystem, LocalFileSystem
 from lsmstate.checkpoint.catalog.address import Address
 from lsmstate.checkpoint.catalog.text import escaped
-from lsmstate.checkpoint.database_columns import NAME_MAX_BYTES, Kind, check_table, kind_of, values_of
-from lsmstate.checkpoint.database_link import Link
-from lsmstate.checkpoint.sink import check_fits, checked_committed
+from lsmstate.checkpoint.connect.database_columns import NAME_MAX_BYTES, Kind, check_table, kind_of, values_of
+from lsmstate.checkpoint.connect.database_link import Link
+from lsmstate.checkpoint.connect.sink import check_fits, checked_committed
 from lsmstate.engine.epochs import check_epoch
 from lsmstate.errors import EpochError, FencedError, NotAStateError, SchemaError, StoreClosedError
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from iopool import FileSystem, LocalFileSystem
-from lsmstate.checkpoint.source import whole_number
+from lsmstate.checkpoint.connect.source import whole_number
 from lsmstate.errors import CheckpointError, NotAStateError, SchemaError
 from lsmstate.schema import columns_difference
 

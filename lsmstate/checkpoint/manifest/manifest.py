@@ -13,9 +13,20 @@ from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from typing import Any, Literal
 
-from lsmstate.checkpoint.json_fields import FieldError, digest, fields, flag, items, name, optional, table, text, whole
-from lsmstate.checkpoint.manifest_problems import Problem, drift, problems_of
-from lsmstate.checkpoint.operator_state import InflightRecords, OperatorState, inflight_table, relative_path
+from lsmstate.checkpoint.manifest.json_fields import (
+    FieldError,
+    digest,
+    fields,
+    flag,
+    items,
+    name,
+    optional,
+    table,
+    text,
+    whole,
+)
+from lsmstate.checkpoint.manifest.operator_state import InflightRecords, OperatorState, inflight_table, relative_path
+from lsmstate.checkpoint.manifest.problems import Problem, drift, problems_of
 from lsmstate.errors import CorruptionError, FormatVersionError
 
 __all__ = ["COMMITTED", "PENDING", "VERSION", "CheckpointManifest", "ConnectorCheckpoint", "InflightRecords"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lsmstate.checkpoint.phases import STEPS, InProgress, OperatorSnapshot, PhaseTimeouts, Step
+from lsmstate.checkpoint.coordinator.phases import STEPS, InProgress, OperatorSnapshot, PhaseTimeouts, Step
 from lsmstate.errors import CheckpointError
 
 

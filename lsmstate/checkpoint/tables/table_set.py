@@ -19,9 +19,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from iopool import FileSystem, LocalFileSystem, MemoryController, WorkerPool
-from lsmstate.checkpoint.keyed_table import Found, KeyedTable, keyed_side
-from lsmstate.checkpoint.lsm_files import lsm_state
-from lsmstate.checkpoint.operator_state import OperatorState
+from lsmstate.checkpoint.manifest.lsm_files import lsm_state
+from lsmstate.checkpoint.manifest.operator_state import OperatorState
+from lsmstate.checkpoint.tables.keyed_table import Found, KeyedTable, keyed_side
 from lsmstate.engine import StateStore
 from lsmstate.errors import EpochError, LsmStateError, StoreClosedError
 from lsmstate.manifest import names

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from iopool import Bytes, FileSystem
-from lsmstate.checkpoint import manifest_document as document
-from lsmstate.checkpoint.manifest import COMMITTED, CheckpointManifest
-from lsmstate.checkpoint.manifest_files import ManifestFiles
-from lsmstate.checkpoint.manifest_problems import drift
-from lsmstate.checkpoint.manifest_recovery import Recovered, Skipped, recover
-from lsmstate.checkpoint.packing import States, read_states
+from lsmstate.checkpoint.manifest import document
+from lsmstate.checkpoint.manifest.files import ManifestFiles
+from lsmstate.checkpoint.manifest.manifest import COMMITTED, CheckpointManifest
+from lsmstate.checkpoint.manifest.packing import States, read_states
+from lsmstate.checkpoint.manifest.problems import drift
+from lsmstate.checkpoint.manifest.recovery import Recovered, Skipped, recover
 from lsmstate.errors import CorruptionError, EpochError, FencedError, FormatVersionError
 
 __all__ = ["Listed", "ManifestStore", "Recovered", "Skipped", "drift"]
@@ -245,7 +245,7 @@ class ManifestStore:
         at_most: int | None = None,
         committed: Collection[int] | None = None,
     ) -> Recovered:
-        """The newest checkpoint to go on from, and which were skipped and why: see `manifest_recovery`."""
+        """The newest checkpoint to go on from, and which were skipped and why: see recovery.py."""
         return recover(self, incarnation=incarnation, at_most=at_most, committed=committed)
 
     def ids(self) -> builtins.list[int]:

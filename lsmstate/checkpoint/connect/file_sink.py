@@ -22,9 +22,9 @@ from typing import Any
 import pyarrow as pa
 
 from iopool import FileSystem, LocalFileSystem
-from lsmstate.checkpoint.file_place import Part, Place
-from lsmstate.checkpoint.parquet_draft import ParquetDraft, check_parquet_can, read_draft
-from lsmstate.checkpoint.sink import check_fits, checked_committed
+from lsmstate.checkpoint.connect.file_place import Part, Place
+from lsmstate.checkpoint.connect.parquet_draft import ParquetDraft, check_parquet_can, read_draft
+from lsmstate.checkpoint.connect.sink import check_fits, checked_committed
 from lsmstate.engine.epochs import check_epoch
 from lsmstate.errors import EpochError, FencedError, StoreClosedError, StorePoisonedError
 from lsmstate.manifest.names import new_attempt

@@ -12,8 +12,8 @@ import errno
 from collections.abc import Sequence
 
 from iopool import Bytes, FileSystem
-from lsmstate.checkpoint import manifest_document as document
-from lsmstate.checkpoint.manifest import CheckpointManifest
+from lsmstate.checkpoint.manifest import document
+from lsmstate.checkpoint.manifest.manifest import CheckpointManifest
 from lsmstate.errors import CorruptionError, FencedError
 
 _NO_FILE = (errno.EFBIG, errno.EINVAL, errno.ELOOP, errno.EISDIR)  # too large, a link, a directory, a device

@@ -18,11 +18,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
-from lsmstate.checkpoint.attempt import Attempt
 from lsmstate.checkpoint.barrier import CheckpointBarrier
-from lsmstate.checkpoint.cadence import Cadence
-from lsmstate.checkpoint.events import STARTED, Event, EventKind, Teller
-from lsmstate.checkpoint.phases import Completed, Failed, Idle, OperatorSnapshot, Phase, PhaseTimeouts, Retained, Step
+from lsmstate.checkpoint.coordinator.attempt import Attempt
+from lsmstate.checkpoint.coordinator.cadence import Cadence
+from lsmstate.checkpoint.coordinator.events import STARTED, Event, EventKind, Teller
+from lsmstate.checkpoint.coordinator.phases import (
+    Completed,
+    Failed,
+    Idle,
+    OperatorSnapshot,
+    Phase,
+    PhaseTimeouts,
+    Retained,
+    Step,
+)
 from lsmstate.errors import CheckpointError
 
 __all__ = ["CheckpointCoordinator", "OperatorSnapshot", "PhaseTimeouts"]

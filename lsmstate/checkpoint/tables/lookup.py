@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lsmstate.checkpoint.context import OperatorContext
 from lsmstate.checkpoint.operator import Operator
-from lsmstate.checkpoint.reference import ReferenceTable
+from lsmstate.checkpoint.tables.reference import ReferenceTable
 from lsmstate.errors import CheckpointError
 
 _TABLE = "reference"

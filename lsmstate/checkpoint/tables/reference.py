@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lsmstate.checkpoint.source import Source
-from lsmstate.checkpoint.tables import KeyedTable, TableSet
+from lsmstate.checkpoint.connect.source import Source
+from lsmstate.checkpoint.tables.table_set import KeyedTable, TableSet
 from lsmstate.errors import CheckpointError, SchemaError, StoreClosedError
 
 _BATCHES_MAX = 16

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lsmstate.checkpoint.json_fields import FieldError, digest, fields, items, natural, table, text
+from lsmstate.checkpoint.manifest.json_fields import FieldError, digest, fields, items, natural, table, text
 from lsmstate.manifest import names
 from lsmstate.refs import FileRef
 

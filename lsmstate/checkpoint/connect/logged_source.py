@@ -23,7 +23,7 @@ import pyarrow as pa
 import xxhash
 
 from iopool import FileSystem, LocalFileSystem
-from lsmstate.checkpoint.source import Source, whole_number
+from lsmstate.checkpoint.connect.source import Source, whole_number
 from lsmstate.engine.wal import WriteAheadLog
 from lsmstate.engine.wal_frames import Record
 from lsmstate.errors import CheckpointError, CorruptionError, SchemaError, SnapshotExpired, StoreClosedError

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmstate.checkpoint.latest import latest
+from lsmstate.checkpoint.tables.latest import latest
 from lsmstate.engine import StateStore
 from lsmstate.engine.intake import Batch
 from lsmstate.errors import CorruptionError, SchemaError

@@ -13,12 +13,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lsmstate.checkpoint.manifest import CheckpointManifest
-from lsmstate.checkpoint.manifest_problems import Problem
+from lsmstate.checkpoint.manifest.manifest import CheckpointManifest
+from lsmstate.checkpoint.manifest.problems import Problem
 from lsmstate.errors import CorruptionError
 
 if TYPE_CHECKING:
-    from lsmstate.checkpoint.manifest_store import ManifestStore
+    from lsmstate.checkpoint.manifest.store import ManifestStore
 
 CHAIN_MAX = 1000  # parents in a row; ours have one
 

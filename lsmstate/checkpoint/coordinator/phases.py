@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from lsmstate.checkpoint.operator_state import OperatorState
+    from lsmstate.checkpoint.manifest.operator_state import OperatorState
 
 Step = Literal["align", "snapshot", "pre_commit", "persist", "commit"]
 

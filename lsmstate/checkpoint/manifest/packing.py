@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from iopool import Bytes
-from lsmstate.checkpoint.manifest import CheckpointManifest
-from lsmstate.checkpoint.operator_state import InflightRecords, LsmState, OperatorState, Place
+from lsmstate.checkpoint.manifest.manifest import CheckpointManifest
+from lsmstate.checkpoint.manifest.operator_state import InflightRecords, LsmState, OperatorState, Place
 from lsmstate.errors import CorruptionError
 
 INLINE_BYTES = 4 << 10  # a state up to this size goes into the manifest

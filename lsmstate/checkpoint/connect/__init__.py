@@ -1,0 +1,1 @@
+"""What pipelines are connected to: sources that can be replayed, and sinks in two phases."""

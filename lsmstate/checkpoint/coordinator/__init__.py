@@ -1,0 +1,1 @@
+"""The coordinator of checkpoints: when one begins, who has answered, and how it ends."""
