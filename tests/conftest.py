@@ -56,9 +56,9 @@ def figures(request: pytest.FixtureRequest) -> Figures:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session of this process, with two cores and retries. A process has but one: nothing else may stop it."""
-    from tests.support.spark_session import make_session  # here, because most tests need no pyspark
+    from tests.support.spark_session import FEW_PROCESSES, make_session  # here, because most tests need no pyspark
 
-    session = make_session()
+    session = make_session(settings=FEW_PROCESSES)
     yield session
     session.stop()
 
@@ -67,6 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_FIGURES] = Figures()
     if os.environ.get("LSMSTATE_TEST_SIZE") != "full" and _has_room(_MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with Spark come first: one worker takes them, in one warm JVM, while others take all the rest from it."""
+    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()) and "spark" not in item.keywords)
 
 
 def _has_room(path: str) -> bool:

@@ -22,6 +22,14 @@ SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 
+# Spark's usual way to write a checkpoint starts a `stat` for each file. This one is not atomic when it is killed: only
+# for sessions that nobody kills.
+FEW_PROCESSES = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
+}
+
 
 def make_session(
     master: str = "local[2,8]", settings: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
