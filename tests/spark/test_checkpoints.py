@@ -29,7 +29,7 @@ from tests.support.counting_source import STEP, row_of
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
-LAST = 6  # batches of rows after going back
+LAST = 4  # batches of rows when all is read after going back
 SOURCE = "python"
 
 
