@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,6 +53,13 @@ _ROOM_BYTES = 4 << 30
 def figures(request: pytest.FixtureRequest) -> Figures:
     """Where tests add to the figures of the run."""
     return request.config.stash[_FIGURES]
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """A temporary directory on the disk, with real fsyncs: for processes that are killed."""
+    with tempfile.TemporaryDirectory(prefix="lsmstate-", ignore_cleanup_errors=True) as path:
+        yield Path(path)
 
 
 @pytest.fixture(scope="session")

@@ -24,19 +24,19 @@ def kill(root: Path, kind: str, kills: int, seed: int, figures: Figures) -> None
     figures.add("pipelines killed and restored", kills)
 
 
-def test_a_left_join_into_files_survives_200_kills(tmp_path: Path, figures: Figures) -> None:
-    kill(tmp_path, "left", 200, 101, figures)
-    assert written(tmp_path / "out") == expected("left", *tables(101))
+def test_a_left_join_into_files_survives_200_kills(disk_path: Path, figures: Figures) -> None:
+    kill(disk_path, "left", 200, 101, figures)
+    assert written(disk_path / "out") == expected("left", *tables(101))
 
 
-def test_an_instant_join_into_files_survives_50_kills(tmp_path: Path, figures: Figures) -> None:
-    kill(tmp_path, "instant", 50, 301, figures)
-    assert written(tmp_path / "out") == expected("instant", *tables(301))
+def test_an_instant_join_into_files_survives_50_kills(disk_path: Path, figures: Figures) -> None:
+    kill(disk_path, "instant", 50, 301, figures)
+    assert written(disk_path / "out") == expected("instant", *tables(301))
 
 
-def test_a_full_join_into_a_database_survives_50_kills(tmp_path: Path, figures: Figures) -> None:
-    kill(tmp_path, "full", 50, 401, figures)
-    with sqlite3.connect(tmp_path / "out.db") as db:
+def test_a_full_join_into_a_database_survives_50_kills(disk_path: Path, figures: Figures) -> None:
+    kill(disk_path, "full", 50, 401, figures)
+    with sqlite3.connect(disk_path / "out.db") as db:
         found = db.execute("select k, n, n_right from joined").fetchall()
     wanted = [(row[0], row[2], row[4]) for row in expected("full", *tables(401))]
     assert sorted(found, key=repr) == sorted(wanted, key=repr)

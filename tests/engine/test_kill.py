@@ -15,10 +15,17 @@ PARTS = 4
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_killed_writers_lose_no_acknowledged_epoch(part: int, tmp_path: Path, figures) -> None:
+def test_killed_writers_lose_no_acknowledged_epoch(part: int, disk_path: Path, figures) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
-    command = [sys.executable, "-m", "tests.support.kill_loop", str(tmp_path / "state"), str(KILLS // PARTS), str(seed)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.kill_loop",
+        str(disk_path / "state"),
+        str(KILLS // PARTS),
+        str(seed),
+    ]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"seed {seed}\n{done.stdout}{done.stderr}"

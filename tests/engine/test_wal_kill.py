@@ -11,10 +11,10 @@ from pathlib import Path
 KILLS = 5_000 if os.environ.get("LSMSTATE_TEST_SIZE") == "full" else 100
 
 
-def test_killed_writers_lose_no_acknowledged_row(tmp_path: Path, figures) -> None:
+def test_killed_writers_lose_no_acknowledged_row(disk_path: Path, figures) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
-    command = [sys.executable, "-m", "tests.support.wal_kill_loop", str(tmp_path / "state"), str(KILLS), str(seed)]
+    command = [sys.executable, "-m", "tests.support.wal_kill_loop", str(disk_path / "state"), str(KILLS), str(seed)]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"seed {seed}\n{done.stdout}{done.stderr}"

@@ -25,7 +25,8 @@ def pool() -> Iterator[WorkerPool]:
 
 
 def workers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("iopool-")]
+    """Those of pools: the one that works ahead belongs to the process (engine/ahead.py)."""
+    return [t for t in threading.enumerate() if t.name.startswith("iopool-") and t.name != "iopool-ahead"]
 
 
 def test_no_thread_starts_before_the_first_job(pool: WorkerPool) -> None:

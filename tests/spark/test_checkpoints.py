@@ -65,7 +65,8 @@ def latest(url: str) -> int:
 
 
 def newest_epoch(home: Path) -> int:
-    return max(int(path.name[7:]) for path in (home / "state/barriers").iterdir())
+    """Of the newest line: barriers are named by line and epoch."""
+    return int(max(path.name for path in (home / "state/barriers").iterdir())[7:])
 
 
 def outputs(home: Path, checkpoint: str, batches: range | None = None) -> Counter[tuple[str, ...]]:
