@@ -96,8 +96,8 @@ def _collect(core: Core, retained: set[str], first: int, merging: set[str]) -> N
         retired = parsed is not None and parsed.epoch < first and name not in manifests
         if retired_head or retired:
             _unlink(core, f"{core.log.directory}/{name}")
-    if collector.unreadable:
-        return
+    if collector.unreadable or (core.detached and live_pins(fs, core.path)[0] - pinned):
+        return  # a reader has pinned meanwhile: what it needs is worked out the next time
     directory = f"{core.path}/{names.SST_DIR}"
     used = core.files_in_use().union(*(reach[name][2] for name in retained if name in reach))
     gone, large = set(), set()
@@ -151,9 +151,11 @@ def _learn(core: Core, collector: Collector, retained: set[str], pinned: set[str
             collector.unreadable.add(name)
             continue
         except SnapshotExpired:
-            if name in pinned:
-                continue  # its reader came too late, and has been told
-            raise
+            if name not in pinned:
+                raise
+            if core.detached:  # its reader came too late, and lets go; or just in time: then files stay till it does
+                collector.unreadable.add(name)
+            continue
         collector.sizes.update((ref.name, ref.size_bytes) for ref in manifest.version.files.values())
         collector.reach[name] = (manifest.base_name, manifest.publication, frozenset(manifest.version.files))
     for name in collector.reach.keys() - retained:
