@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 def run_script(body: str) -> str:
     """Runs Python code in a process of its own, from the root of the repository; gives its output."""
     prelude = "import os, signal, sys, threading, time\nfrom iopool import *\n"
+    prelude += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # jobs in the background ignore it
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", prelude + body],
         cwd=ROOT,
