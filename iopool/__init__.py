@@ -1,5 +1,6 @@
 """File I/O, the threads that do it and the memory it waits for: a leaf that knows nothing of the engine."""
 
+from iopool.directories import above, make_dirs
 from iopool.errors import JobLost, MemoryTimeout, PoolBusy, PoolClosed
 from iopool.fs import Bytes, FileLock, FileSystem, Kind, LocalFileSystem, WritableFile
 from iopool.lane import LaneMetrics
@@ -25,4 +26,6 @@ __all__ = [
     "Ticket",
     "WorkerPool",
     "WritableFile",
+    "above",
+    "make_dirs",
 ]

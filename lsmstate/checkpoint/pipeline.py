@@ -19,7 +19,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from iopool import LocalFileSystem, MemoryController, WorkerPool
+from iopool import LocalFileSystem, MemoryController, WorkerPool, above, make_dirs
 from lsmstate.checkpoint.catalog import Catalog, JobKind
 from lsmstate.checkpoint.connect.sink import Sink
 from lsmstate.checkpoint.connect.source import Source
@@ -245,16 +245,10 @@ class Pipeline:
 
     def _directory(self, fs: LocalFileSystem, job_id: str) -> str:
         """The job's own: one that is dropped and made anew has another."""
-        path = fs.resolve(self._state)
-        missing = []
-        at = f"{path}/{job_id}"
-        while fs.kind(at) is None:
-            missing.append(at)
-            at = os.path.dirname(at)
-        for made in reversed(missing):
-            fs.make_dir(made)
-            fs.sync_dir(os.path.dirname(made))
-        return f"{path}/{job_id}"
+        path = f"{fs.resolve(self._state)}/{job_id}"
+        make_dirs(fs, path)
+        fs.sync_dir(above(path))  # who made it may have died before it was durable
+        return path
 
 
 def _check_span(what: str, span: object) -> None:

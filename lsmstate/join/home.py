@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from iopool import FileLock, FileSystem
+from iopool import FileLock, FileSystem, make_dirs
 from lsmstate.errors import CorruptionError, NotAStateError, SchemaError
 from lsmstate.join.spec import Job, JoinSpec, differences
 from lsmstate.manifest import names
@@ -141,13 +141,7 @@ class Home:
         return self.read("", JOB)
 
     def _create(self, spec: JoinSpec) -> None:
-        missing, at = [], self.path
-        while self.fs.kind(at) is None:
-            missing.append(at)
-            at = at.rpartition("/")[0] or "/"
-        for made in reversed(missing):
-            self.fs.make_dir(made)
-            self.fs.sync_dir(made.rpartition("/")[0] or "/")
+        make_dirs(self.fs, self.path)
         foreign = [name for name in sorted(self.fs.list_dir(self.path)) if name not in _DIRS]
         if foreign:
             raise NotAStateError(f"{self.path}: holds {foreign[0]!r} and is no state of a join; name another state=")

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from sqlalchemy import URL, Engine, NullPool, create_engine, make_url
 
-from iopool import FileSystem
+from iopool import FileSystem, above, make_dirs
 from lsmstate.checkpoint.catalog.text import HIDDEN
 from lsmstate.errors import CatalogError
 
@@ -80,18 +80,12 @@ class Address:
     def make_file(self, fs: FileSystem) -> None:
         """Makes the file of SQLite, empty and private to its owner, and the directories above it. One may be there."""
         assert self._url.database is not None
-        path, missing = self._url.database, []
-        above = _above(path)
-        while fs.kind(above) is None:
-            missing.append(above)
-            above = _above(above)
-        for made in reversed(missing):
-            fs.make_dir(made)
-            fs.sync_dir(_above(made))
+        path = self._url.database
+        make_dirs(fs, above(path))
         if fs.kind(path) is None:
             with contextlib.suppress(FileExistsError):
                 fs.create(path).close()
-                fs.sync_dir(_above(path))
+                fs.sync_dir(above(path))
 
     def require_file(self, fs: FileSystem) -> None:
         """Raises CatalogError if the file of SQLite is gone: who still has it open would write where nobody reads."""
@@ -129,10 +123,6 @@ def _check_query(url: URL) -> None:
         raise ValueError(
             "a catalog on SQLite takes one option, the seconds to wait for a lock: sqlite:///path?timeout=2"
         )
-
-
-def _above(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
 
 
 def _one(value: str | tuple[str, ...] | None) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from iopool import FileSystem
+from iopool import FileSystem, make_dirs
 from lsmstate.errors import CorruptionError, EpochError, FencedError, LsmStateError, NotAStateError
 from lsmstate.manifest.codec import decode, encode
 
@@ -76,13 +76,7 @@ class Place:
         kind = self.fs.kind(self.path)
         if kind is not None and kind != "dir":
             raise NotAStateError(f"{self.path}: is not a directory; name another one for the sink")
-        missing, at = [], self.path
-        while self.fs.kind(at) is None:
-            missing.append(at)
-            at = at.rpartition("/")[0] or "/"
-        for made in reversed(missing):
-            self.fs.make_dir(made)
-            self.fs.sync_dir(made.rpartition("/")[0] or "/")
+        make_dirs(self.fs, self.path)
         foreign = [name for name in sorted(self.fs.list_dir(self.path)) if name != _INSIDE]
         if foreign and self.fs.kind(self.inside) is None:
             raise NotAStateError(f"{self.path}: holds {foreign[0]!r:.100} and is no sink; name an empty directory")

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from iopool import FileSystem, LocalFileSystem
+from iopool import FileSystem, LocalFileSystem, make_dirs
 from lsmstate.checkpoint.connect.source import Source, whole_number
 from lsmstate.engine.wal import WriteAheadLog
 from lsmstate.engine.wal_frames import Record
@@ -68,7 +68,7 @@ class LoggedSource:
         below = {name[len(_BELOW) :]: told for name, told in (offsets or {}).items() if name.startswith(_BELOW)}
         self.close()
         path = self._fs.resolve(self._directory)
-        _make_dirs(self._fs, path)
+        make_dirs(self._fs, path)
         told = xxhash.xxh3_64_hexdigest(bytes(self.schema.serialize()))
         log = WriteAheadLog(self._fs, path, f"source-{told}", names.new_attempt())
         log.begin()
@@ -162,14 +162,3 @@ def _decoded(record: Record, schema: pa.Schema) -> tuple[pa.RecordBatch, dict[st
     except (pa.ArrowException, struct.error, ValueError, TypeError, OSError, RecursionError) as error:
         raise record.damaged("a batch of the source", type(error).__name__) from error
     return batch, below
-
-
-def _make_dirs(fs: FileSystem, path: str) -> None:
-    """Creates a directory and its parents, durably."""
-    missing, at = [], path
-    while fs.kind(at) is None:
-        missing.append(at)
-        at = os.path.dirname(at)
-    for made in reversed(missing):
-        fs.make_dir(made)
-        fs.sync_dir(os.path.dirname(made))

@@ -11,7 +11,7 @@ import contextlib
 import errno
 from collections.abc import Sequence
 
-from iopool import Bytes, FileSystem
+from iopool import Bytes, FileSystem, above, make_dirs
 from lsmstate.checkpoint.manifest import document
 from lsmstate.checkpoint.manifest.manifest import CheckpointManifest
 from lsmstate.errors import CorruptionError, FencedError
@@ -126,13 +126,9 @@ class ManifestFiles:
         """Makes the directory, durably; also one that somebody made and did not live to sync."""
         if self._durable:
             return
-        missing, at = [self.path], self.path.rpartition("/")[0] or "/"
-        while self.fs.kind(at) is None:
-            missing.append(at)
-            at = at.rpartition("/")[0] or "/"
-        for made in reversed(missing):
-            self.fs.make_dir(made)
-            self.fs.sync_dir(made.rpartition("/")[0] or "/")
+        make_dirs(self.fs, above(self.path))
+        self.fs.make_dir(self.path)
+        self.fs.sync_dir(above(self.path))
         self._durable = True
 
     def _bytes(self, path: str) -> bytes:

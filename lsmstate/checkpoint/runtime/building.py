@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iopool import FileSystem, MemoryController, WorkerPool
+from iopool import FileSystem, MemoryController, WorkerPool, make_dirs
 from lsmstate.checkpoint.context import OperatorContext
 from lsmstate.checkpoint.manifest.operator_state import LsmState, OperatorState
 from lsmstate.checkpoint.runtime.assembly import ENDED
@@ -141,7 +141,7 @@ class _Building:
     def _context(self, name: str, directory: str, state: LsmState | None) -> OperatorContext:
         place, epoch = self._place, self._restored.epoch
         path = f"{place.path}/{directory}"
-        _make_dirs(place.fs, place.path, directory)
+        make_dirs(place.fs, path)
         prefix = f"{name}:"
         lsm = self._restored.states.lsm
         candidates = {key.removeprefix(prefix): told.candidate for key, told in lsm.items() if key.startswith(prefix)}
@@ -184,7 +184,7 @@ class _Building:
             )
         fresh = [f"{_OPERATORS}/{node.name}-{self._place.incarnation}/{number}" for number in range(node.parallelism)]
         for directory in fresh:
-            _make_dirs(self._place.fs, self._place.path, directory)
+            make_dirs(self._place.fs, f"{self._place.path}/{directory}")
         old = [(f"{self._place.path}/{told.directory}", OperatorState(lsm=told)) for _, told in sorted(own.items())]
         new = [f"{self._place.path}/{directory}/{STATE}" for directory in fresh]
         node.make().rescale(old, new, self._restored.epoch)
@@ -249,12 +249,3 @@ class _Building:
 def _node(name: str) -> str:
     """The node of an instance, or of a table of it."""
     return name.partition(":")[0].partition(".")[0]
-
-
-def _make_dirs(fs: FileSystem, root: str, directory: str) -> None:
-    """Creates a directory of the job's, durably."""
-    at = root
-    for part in directory.split("/"):
-        parent, at = at, f"{at}/{part}"
-        fs.make_dir(at)
-        fs.sync_dir(parent)
