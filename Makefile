@@ -22,10 +22,10 @@ demo: $(READY) java
 	$(BIN)/lsmstate demo
 
 test: $(READY) java postgres
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not long'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not long'
 
 test-full: $(READY) java postgres
-	LSMSTATE_TEST_SIZE=full $(BIN)/python -m pytest -n 3 --dist worksteal
+	LSMSTATE_TEST_SIZE=full $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -79,15 +79,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with Spark wait more than they work: two workers begin with a half of them each, in a warm JVM of their
-    own, while a third has the rest to do. (Workers get equal, contiguous shares of the list, and take from each
-    other.)"""
-    slow = [item for item in items if "spark" in getattr(item, "fixturenames", ()) or "spark" in item.keywords]
-    rest = [item for item in items if item not in set(slow)]
-    share = -(-len(items) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
-    first = slow[::2]
-    between = max(0, min(share - len(first), len(rest)))
-    items[:] = [*first, *rest[:between], *slow[1::2], *rest[between:]]
+    """Tests with Spark come first: one worker takes them, in one warm JVM, while others take all the rest from it."""
+    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()) and "spark" not in item.keywords)
 
 
 def _has_room(path: str) -> bool:

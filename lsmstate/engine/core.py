@@ -128,7 +128,7 @@ class Core:
             if head.manifest is None:
                 return head
             self._pin = take_pin(self.fs, self.path, head.manifest.name, self.attempt)
-            if self._is_retained(head.manifest):
+            if self.fs.kind(f"{self.log.directory}/{names.head(head.number)}") is not None:
                 return head
             if self._pin is not None:
                 self._pin.release()
@@ -152,23 +152,13 @@ class Core:
     def pin(self, manifest: Manifest | None) -> Pin | None:
         """Protects the files of a manifest; None where the state cannot be written. Raises if it was retired."""
         pin = take_pin(self.fs, self.path, manifest.name if manifest else None, self.attempt)
-        is_held = self._pin is not None and manifest is self.head.manifest  # as long as the handle lives
-        if manifest is not None and not is_held and not self._is_retained(manifest):
+        if manifest is not None and self.fs.kind(f"{self.log.directory}/{manifest.name}") is None:
             if pin is not None:
                 pin.release()
             raise SnapshotExpired(
                 f"{self.path}: epoch {manifest.version.epoch} was retired by another handle; reopen to read the newest"
             )
         return pin
-
-    def _is_retained(self, manifest: Manifest) -> bool:
-        """Whether what was just pinned had not been retired before: a collector looks at pins after it has published,
-        so either it sees the pin, or the reader finds its epoch gone from the head."""
-        if self.detached:
-            return self.fs.kind(f"{self.log.directory}/{manifest.name}") is not None
-        head = self.log.head()
-        known = {past.manifest for past in head.version.history}
-        return manifest.name in known or (head.manifest is not None and head.manifest.name == manifest.name)
 
     def version_view(self, version: Version, release: Callable[[], None] | None) -> View:
         """The rows of a version, as committed."""

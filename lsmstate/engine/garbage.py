@@ -96,7 +96,7 @@ def _collect(core: Core, retained: set[str], first: int, merging: set[str]) -> N
         retired = parsed is not None and parsed.epoch < first and name not in manifests
         if retired_head or retired:
             _unlink(core, f"{core.log.directory}/{name}")
-    if collector.unreadable or (core.detached and live_pins(fs, core.path)[0] - pinned):
+    if collector.unreadable or live_pins(fs, core.path)[0] - pinned:
         return  # a reader has pinned meanwhile: what it needs is worked out the next time
     directory = f"{core.path}/{names.SST_DIR}"
     used = core.files_in_use().union(*(reach[name][2] for name in retained if name in reach))
@@ -153,8 +153,7 @@ def _learn(core: Core, collector: Collector, retained: set[str], pinned: set[str
         except SnapshotExpired:
             if name not in pinned:
                 raise
-            if core.detached:  # its reader came too late, and lets go; or just in time: then files stay till it does
-                collector.unreadable.add(name)
+            collector.unreadable.add(name)  # its reader came too late, or just in time: files stay till it goes
             continue
         collector.sizes.update((ref.name, ref.size_bytes) for ref in manifest.version.files.values())
         collector.reach[name] = (manifest.base_name, manifest.publication, frozenset(manifest.version.files))

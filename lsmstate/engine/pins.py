@@ -2,8 +2,9 @@
 
 A pin is an empty file that its reader keeps locked; its name says which manifest the reader stands on, and which
 handle's own files it needs besides. The lock ends with the reader's process, so a dead reader's pin is known for
-what it is without a clock. A reader pins first and then looks whether its epoch is still retained by the head; a
-collector publishes a head first and then looks at the pins: one of the two always sees the other.
+what it is without a clock. A reader pins first and then looks whether the manifest is still there; a collector
+first removes manifests, then looks at the pins once more, and removes files only if none has come: one of the two sees
+the other.
 """
 
 from __future__ import annotations
