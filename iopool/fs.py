@@ -2,8 +2,9 @@
 
 Owns every file call. `FileSystem` is the seam that tests replace by simulated disks; `LocalFileSystem` is the real one.
 Threading: a `LocalFileSystem` has no state and may be used from any thread; a `WritableFile` belongs to one thread.
-Invariants: files are created exclusively, private to their owner, and written once; links are never followed; only
-regular files are read. `OSError` passes through untouched.
+Invariants: files are created exclusively, private to their owner (or open to the group, where a directory says so by
+its setgid bit: then its group may do with what is new in it what it may do there), and written once;
+links are never followed; only regular files are read. `OSError` passes through untouched.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ Kind = Literal["file", "dir", "other"]
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_RAISE_THE_LIMIT = "raise the limit, or remove it (ulimit -v; in Spark's workers spark.executor.pyspark.memory)"
+_NEEDS = "a state needs a POSIX file system with hard links and with fsync of files and directories: put it on another"
+_CANNOT = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # what a file system says that has no such call
 _VECTOR_MAX = 512  # below IOV_MAX everywhere
 
 
@@ -111,17 +115,17 @@ class LocalFileSystem:
             if not stat.S_ISDIR(os.lstat(path).st_mode):
                 raise
             return
-        if self._group_access:
-            os.chmod(path, self._dir_mode)  # the umask may have taken the group's rights away
+        if shared := self._group_bits(path):
+            os.chmod(path, self._dir_mode | shared | os.lstat(path).st_mode & stat.S_ISGID)  # whatever the umask is
 
     def list_dir(self, path: str) -> list[str]:
         return os.listdir(path)
 
     def create(self, path: str) -> WritableFile:
         fd = os.open(path, _CREATE, self._file_mode)
-        if self._group_access:
-            os.fchmod(fd, self._file_mode)
-        return _LocalFile(fd)
+        if shared := self._group_bits(path):
+            os.fchmod(fd, self._file_mode | shared & 0o060)
+        return _LocalFile(fd, path)
 
     def read(self, path: str, max_bytes: int) -> bytes:
         fd = _open_regular(path)
@@ -145,11 +149,23 @@ class LocalFileSystem:
             return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
         except ValueError:  # an empty file cannot be mapped
             return memoryview(b"")
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise OSError(error.errno, error.strerror, path) from None
+            size = os.fstat(fd).st_size
+            told = f"its {size} bytes do not fit into the address space that this process may use; {_RAISE_THE_LIMIT}"
+            raise OSError(errno.ENOMEM, told, path) from None
         finally:
             os.close(fd)
 
     def link(self, source: str, target: str) -> None:
-        os.link(source, target, follow_symlinks=False)
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in (*_CANNOT, errno.EPERM):
+                told = f"{os.strerror(error.errno or 0)}: no hard links here; {_NEEDS}"
+                raise OSError(error.errno, told, target) from None
+            raise
 
     def unlink(self, path: str) -> None:
         os.unlink(path)
@@ -157,14 +173,14 @@ class LocalFileSystem:
     def sync_file(self, path: str) -> None:
         fd = _open_regular(path)
         try:
-            os.fsync(fd)
+            _sync(fd, path)
         finally:
             os.close(fd)
 
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, _READ | os.O_DIRECTORY)
         try:
-            os.fsync(fd)
+            _sync(fd, path)
         finally:
             os.close(fd)
 
@@ -174,6 +190,8 @@ class LocalFileSystem:
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", path)
+            if (shared := self._group_bits(path)) and os.fstat(fd).st_uid == os.geteuid():
+                os.fchmod(fd, self._file_mode | shared & 0o060)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
@@ -183,22 +201,35 @@ class LocalFileSystem:
             raise
         return _LocalLock(fd)
 
+    def _group_bits(self, path: str) -> int:
+        """What the group may do with something new: all if this was asked for, else what a setgid directory says."""
+        if self._group_access:
+            return 0o070
+        try:
+            mode = os.stat(os.path.dirname(path) or ".").st_mode
+        except FileNotFoundError:
+            return 0
+        return mode & 0o070 if mode & stat.S_ISGID else 0
+
 
 class _LocalFile:
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd, self._path = fd, path
 
     def write(self, views: Sequence[Bytes]) -> None:
         waiting = [v for v in (memoryview(view).cast("B") for view in views) if len(v)]
         while waiting:
-            written = os.writev(self._fd, waiting[:_VECTOR_MAX])
+            try:
+                written = os.writev(self._fd, waiting[:_VECTOR_MAX])
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, self._path) from None
             while waiting and written >= len(waiting[0]):
                 written -= len(waiting.pop(0))
             if written:
                 waiting[0] = waiting[0][written:]
 
     def sync(self) -> None:
-        os.fsync(self._fd)
+        _sync(self._fd, self._path)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -217,6 +248,17 @@ class _LocalLock:
             if os.getpid() == self._pid:  # a forked child shares the lock and must not end it
                 fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
+
+
+def _sync(fd: int, path: str) -> None:
+    """fsync, with an error that names the file, and what is missing where a file system has none."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        told = os.strerror(error.errno or 0)
+        if error.errno in _CANNOT:
+            told = f"{told}: no fsync of this here; {_NEEDS}"
+        raise OSError(error.errno, told, path) from None
 
 
 def _open_regular(path: str) -> int:
