@@ -8,6 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lsmstate.keys import TS_MAX, TS_MIN
+
+ROWS_MAX = (1 << 32) - 1  # of a run: its directory counts in 32 bits
+ID_MAX = (1 << 63) - 1
+
 
 class RunRef(NamedTuple):
     """The bounds of one run: enough to decide whether a reader needs it."""
@@ -45,6 +50,19 @@ class FileRef(NamedTuple):
     def live(self) -> list[RunRef]:
         """What is read of the file."""
         return [part for part in self.parts if part is not None]
+
+
+def check_run(run: RunRef) -> None:
+    """Raises ValueError for bounds that no run can have: what is computed from others stays within 64 bits."""
+    side, first, last, rows, min_ts, max_ts, min_id, max_id = run
+    if not (
+        0 <= side <= 255
+        and TS_MIN <= first <= last <= TS_MAX
+        and TS_MIN <= min_ts <= max_ts <= TS_MAX
+        and 1 <= rows <= ROWS_MAX
+        and 0 <= min_id <= max_id <= ID_MAX
+    ):
+        raise ValueError("a run with bounds that cannot be")
 
 
 def narrowed(run: RunRef, first_bucket: int, min_ts: int, rows: int) -> RunRef | None:

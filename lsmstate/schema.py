@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.types as pt
 import xxhash
 
+from lsmstate.encodings import plain_schema
 from lsmstate.errors import SchemaError
-from lsmstate.layout import Layout, is_payload_type, layout_of
+from lsmstate.key_types import is_key_type, way_out
+from lsmstate.layout import DEPTH_MAX, VALUE_BYTES_MAX, Layout, is_payload_type, layout_of, value_bytes
 
 PROBE_INDEX = "probe_index"
 ROW_ID = "__row_id"
@@ -32,10 +34,10 @@ _MAX_SPAN_US = 1 << 62
 class Side:
     """One input of a join.
 
-    name: for people; schema: the columns; keys: the columns that must be equal; time: the event time, a
-    timestamp in microseconds (with or without zone) or an int64 of microseconds; retention: rows with
-    `ts <= watermark - retention` are retired, None keeps all; bucket: the width of a time bucket, retention / 16
-    unless told (an hour where there is no retention).
+    name: for people; schema: the columns, encoded ones (dictionaries, run ends, views) as the plain types of their
+    values; keys: the columns that must be equal; time: the event time, a timestamp in microseconds (with or without
+    zone) or an int64 of microseconds; retention: rows with `ts <= watermark - retention` are retired, None keeps all;
+    bucket: the width of a time bucket, retention / 16 unless told (an hour where there is no retention).
     """
 
     name: str
@@ -54,7 +56,7 @@ class Side:
             raise SchemaError(f"side {self.name!r}: schema must be a pyarrow.Schema")
         keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
         object.__setattr__(self, "keys", keys)
-        object.__setattr__(self, "schema", self.schema.remove_metadata())
+        object.__setattr__(self, "schema", plain_schema(self.schema))
         self._check_columns()
         for label, span in (("retention", self.retention), ("bucket", self.bucket)):
             if span is not None and not isinstance(span, timedelta):
@@ -88,11 +90,9 @@ class Side:
         for name in self.keys:
             if name == self.time:
                 raise SchemaError(f"side {self.name!r}: {name!r} cannot be both key and time; select it twice")
-            if not is_key_type(self.schema.field(name).type):
-                raise SchemaError(
-                    f"side {self.name!r}: key {name!r} is {self.schema.field(name).type}; "
-                    "keys are int64 or string for now: cast it"
-                )
+            kind = self.schema.field(name).type
+            if not is_key_type(kind):
+                raise SchemaError(f"side {self.name!r}: {name!r} is {kind}, which can be no key: {way_out(kind)}")
         if not is_time_type(self.schema.field(self.time).type):
             raise SchemaError(
                 f"side {self.name!r}: time {self.time!r} is {self.schema.field(self.time).type}; "
@@ -101,8 +101,15 @@ class Side:
         for column in self.schema:
             if not is_payload_type(column.type):
                 raise SchemaError(
-                    f"side {self.name!r}: column {column.name!r} is {column.type}, which is not supported yet; "
-                    "cast it to a flat type, or leave it out"
+                    f"side {self.name!r}: column {column.name!r} is {column.type}, which no side can hold "
+                    "(an extension type, a union, an interval that pyarrow cannot show, or nested deeper than "
+                    f"{DEPTH_MAX}); cast it, take its storage, or leave it out"
+                )
+            if value_bytes(column.type) > VALUE_BYTES_MAX:
+                raise SchemaError(
+                    f"side {self.name!r}: column {column.name!r} is {column.type}, and each value of it takes "
+                    f"{value_bytes(column.type)} bytes, even a NULL; more than {VALUE_BYTES_MAX} are too many: "
+                    "make it a list, or a binary of any length"
                 )
 
     @cached_property
@@ -115,6 +122,11 @@ class Side:
         """How the values of each column lie in memory."""
         return tuple(layout_of(field.type) for field in self.schema)
 
+    @property
+    def is_nested(self) -> bool:
+        """Whether a column of it is a tree, which formats before nested columns do not know."""
+        return any(layout.tree for layout in self.layouts)
+
     @cached_property
     def key_fields(self) -> tuple[int, ...]:
         """The places of the key columns."""
@@ -123,7 +135,7 @@ class Side:
     @cached_property
     def schema_id(self) -> str:
         """Names the schema: equal for equal columns, keys and time."""
-        told = repr([(f.name, str(f.type), f.nullable) for f in self.schema]) + repr((tuple(self.keys), self.time))
+        told = repr([(f.name, _named(f.type), f.nullable) for f in self.schema]) + repr((tuple(self.keys), self.time))
         return str(xxhash.xxh3_64_hexdigest(told.encode()))
 
     def describe(self) -> dict[str, Any]:
@@ -139,8 +151,11 @@ class Side:
 
     @classmethod
     def parse(cls, told: dict[str, Any]) -> Side:
-        """The side that `describe` told of."""
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"], validate=True)))
+        """The side that `describe` told of. Raises KeyError, TypeError, ValueError or OverflowError if it is none."""
+        try:
+            schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"], validate=True)))
+        except (OSError, EOFError, pa.ArrowException) as error:  # Arrow's own word for bytes that are no message
+            raise ValueError("an unreadable schema") from error
         retention = told["retention_us"]
         return cls(
             str(told["name"]),
@@ -152,9 +167,13 @@ class Side:
         )
 
 
-def is_key_type(kind: pa.DataType) -> bool:
-    """Whether a column of this type can be a key."""
-    return bool(pt.is_int64(kind) or pt.is_string(kind) or pt.is_large_string(kind))
+def _named(kind: pa.DataType) -> object:
+    """Names a type: the text of a nested one may be that of another, whose fields have odd names."""
+    if not pt.is_nested(kind):
+        return str(kind)
+    fields = [kind.key_field, kind.item_field] if pt.is_map(kind) else [kind.field(n) for n in range(kind.num_fields)]
+    size = kind.list_size if pt.is_fixed_size_list(kind) else None
+    return type(kind).__name__, size, [(field.name, _named(field.type), field.nullable) for field in fields]
 
 
 def is_time_type(kind: pa.DataType) -> bool:

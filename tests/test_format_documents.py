@@ -11,12 +11,16 @@ from typing import Any
 import mmh3
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 import pytest
 import xxhash
 
+from iopool import LocalFileSystem
 from lsmstate.hashing import hash_keys
 from lsmstate.manifest import codec
 from lsmstate.sstable import format as sstable_format
+from lsmstate.sstable.reader import SSTable
+from tests.support import nested_store
 from tests.support.cli_state import ADS, build, head, newest_file
 
 ROOT = Path(__file__).parents[1]
@@ -32,11 +36,11 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class File:
     """An SSTable taken apart as FORMAT.md says."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, version: int = 1) -> None:
         self.bytes = path.read_bytes()
         self.footer = self.bytes[-80:]
-        magic, version, block, self.uid = struct.unpack_from("<8sII16s", self.footer)
-        assert (magic, version, block) == (b"LSMSTATE", 1, 4096)
+        magic, told, block, self.uid = struct.unpack_from("<8sII16s", self.footer)
+        assert (magic, told, block) == (b"LSMSTATE", version, 4096)
         self.data_bytes, self.index_bytes, self.sums_bytes, self.filter_bytes = struct.unpack_from(
             "<4Q", self.footer, 32
         )
@@ -53,8 +57,8 @@ class File:
 
 
 def test_documents_tell_the_constants_of_the_code() -> None:
-    assert f"format {sstable_format.VERSION}\n" in SSTABLE_DOC
-    assert f"format {codec.VERSION}\n" in MANIFEST_DOC
+    assert f"formats {sstable_format.FLAT} and {sstable_format.TREES}\n" in SSTABLE_DOC
+    assert f"formats {codec.PLAIN} and {codec.NESTED}\n" in MANIFEST_DOC
     assert f"blocks of {sstable_format.BLOCK} bytes" in SSTABLE_DOC
     assert f"header, {sstable_format.HEADER_BYTES} bytes" in SSTABLE_DOC
     assert f"footer, {sstable_format.FOOTER_BYTES} bytes" in SSTABLE_DOC
@@ -139,6 +143,45 @@ def test_columns_are_as_described(state: Path) -> None:
     assert np.array_equal(hash_keys([ids]), file.section(run["hash"], "<u8"))
     offsets, text = file.section(title["buffers"][1], "<i4"), file.section(title["buffers"][2], "u1")
     assert (offsets[0], offsets[-1], len(offsets)) == (0, len(text), run["rows"] + 1)
+
+
+def column_of(file: File, kind: pa.DataType, rows: int, told: dict[str, Any]) -> pa.Array:
+    """A column put together as FORMAT.md says, without the engine's readers."""
+    if "parts" in told:
+        assert told["nulls"] == sum(part["nulls"] for part in told["parts"])
+        assert rows == sum(part["rows"] for part in told["parts"])
+        return pa.concat_arrays([column_of(file, kind, part["rows"], part) for part in told["parts"]])
+    buffers = [None if p is None else pa.py_buffer(file.bytes[p[0] : p[0] + p[1]]) for p in told["buffers"]]
+    if "children" not in told:
+        return pa.Array.from_buffers(kind, rows, buffers, told["nulls"])
+    kinds = [kind.field(number).type for number in range(kind.num_fields)]
+    if pt.is_map(kind):
+        kinds = [pa.struct([kind.key_field, kind.item_field])]
+    assert len(kinds) == len(told["children"])
+    children = [column_of(file, k, part["rows"], part) for k, part in zip(kinds, told["children"], strict=True)]
+    if pt.is_null(kind):
+        assert told["nulls"] == rows
+        return pa.nulls(rows)
+    if pt.is_fixed_size_binary(kind):
+        buffers.append(pa.py_buffer(b""))
+    return pa.Array.from_buffers(kind, rows, buffers, told["nulls"], 0, children)
+
+
+def test_trees_are_as_described(tmp_path: Path) -> None:
+    side = nested_store.SIDES[0]
+    nested_store.build(LocalFileSystem(), str(tmp_path / "state"))
+    path = newest_file(tmp_path / "state")
+    file = File(path, version=2)
+    assert struct.unpack_from("<I", file.bytes, 8) == (2,)
+    stored = SSTable(LocalFileSystem(), str(path)).runs
+    for run, other in zip(file.index["runs"], stored, strict=True):
+        kinds = nested_store.SIDES[run["side"]].schema.types
+        for number, (kind, told) in enumerate(zip(kinds, run["columns"], strict=True)):
+            if told is not None:
+                column = column_of(file, kind, run["rows"], told)
+                column.validate(full=True)
+                assert column.equals(other.column(number))
+    assert len(side.schema) > 40
 
 
 def test_key_filter_is_as_described(state: Path) -> None:
