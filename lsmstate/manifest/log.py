@@ -9,6 +9,7 @@ fsynced -> acknowledged.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -148,7 +149,8 @@ class ManifestLog:
             raise
         self.in_doubt = True
         if _highest(self._fs.list_dir(self.directory)) > number:
-            self._fs.unlink(target)
+            with contextlib.suppress(FileNotFoundError):  # its collector was faster
+                self._fs.unlink(target)
             raise self._fenced(after)
         self._fs.sync_dir(self.directory)
         self.in_doubt = False

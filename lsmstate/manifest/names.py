@@ -1,9 +1,11 @@
 """Every file name of a state: built and parsed here and nowhere else.
 
-    STATE                                   the state's identity
+    STATE                                   the state's identity, and its sides when it was made
+    SIDES-NUMBER                            its sides since they changed
     manifest/EPOCH-LINE-ATTEMPT-N.full      a candidate, whole
     manifest/EPOCH-LINE-ATTEMPT-N.delta     a candidate, relative to a full one
     manifest/head-NUMBER                    a candidate published: a second name of its file
+    manifest/aborted                        candidates were given up before anything was published
     sst/EPOCH-LINE-ATTEMPT-N.sst            an SSTable
     merges/EPOCH-LINE-ATTEMPT-N.merge       a finished merge, to be adopted
     wal/log-NUMBER                          a segment of the write-ahead log, if there is one
@@ -22,6 +24,7 @@ import uuid
 from dataclasses import dataclass
 
 STATE = "STATE"
+SIDES = "SIDES"
 MANIFEST_DIR = "manifest"
 SST_DIR = "sst"
 PIN_DIR = "pins"
@@ -29,8 +32,10 @@ MERGE_DIR = "merges"
 LOG_DIR = "wal"
 COMPACTION_LOCK = "compacting"
 NO_MANIFEST = "none"
+ABORTED = "aborted"
 
 _NAME = re.compile(r"([0-9]{12})-([0-9]{6,12})-([0-9a-z]{1,32})-([0-9]{6,18})\.(full|delta|sst|merge)")
+_SIDES = re.compile(r"SIDES-([0-9]{6})")
 _HEAD = re.compile(r"head-([0-9]{16})")
 _LOG = re.compile(r"log-([0-9]{16})")
 _ATTEMPT = re.compile(r"[0-9a-z]{1,32}")
@@ -67,6 +72,17 @@ def head(number: int) -> str:
 def parse_head(name: str) -> int | None:
     """The number of a publication; None if the name is another."""
     match = _HEAD.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def sides(number: int) -> str:
+    """The name of the sides of a state after so many changes. Each number is taken once, by whoever is faster."""
+    return f"{SIDES}-{number:06d}"
+
+
+def parse_sides(name: str) -> int | None:
+    """How many changes a document of sides comes after; None if the name is another."""
+    match = _SIDES.fullmatch(name)
     return int(match[1]) if match else None
 
 

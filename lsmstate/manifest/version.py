@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+from lsmstate.keys import TS_MAX, TS_MIN
+from lsmstate.limited_json import check_depth
 from lsmstate.manifest import names
-from lsmstate.refs import FileRef, RunRef, Tombstone, narrowed
+from lsmstate.refs import ID_MAX, FileRef, RunRef, Tombstone, check_run, narrowed
+
+EPOCH_MAX = 10**12 - 1
+_LINE_MAX = 10**12 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +109,20 @@ def decode_version(body: Mapping[str, Any], base: Version | None, sides: int) ->
     watermark = body["watermark"]
     if not isinstance(body["meta"], dict):
         raise TypeError("meta is not an object")
+    check_depth(body["meta"])
+    epoch = _within(body["epoch"], 0, EPOCH_MAX)
+    history = tuple(Past(_within(number, 1, EPOCH_MAX), _safe(manifest)) for number, manifest in body["history"])
+    known = [past.epoch for past in history] + [epoch]
+    if any(before >= after for before, after in pairwise(known)):
+        raise ValueError("epochs that do not ascend")
     return Version(
-        int(body["epoch"]),
-        int(body["line"]),
-        int(body["next_id"]),
-        None if watermark is None else int(watermark),
+        epoch,
+        _within(body["line"], 1, _LINE_MAX),
+        _within(body["next_id"], 1, ID_MAX),
+        None if watermark is None else _within(watermark, TS_MIN, TS_MAX),
         {ref.name: ref for ref in files},
-        tuple(Tombstone(*map(int, told)) for told in body["tombstones"]),
-        tuple(Past(int(epoch), _safe(manifest)) for epoch, manifest in body["history"]),
+        tuple(decode_tombstone(told, sides) for told in body["tombstones"]),
+        history,
         body["meta"],
         _decode_mark(body.get("wal")),
     )
@@ -128,10 +140,25 @@ def encode_file(ref: FileRef) -> list[Any]:
 def decode_file(told: list[Any]) -> FileRef:
     """What `encode_file` told. Raises KeyError, TypeError or ValueError where it is none."""
     name, size, digest, told_runs, *more = told
-    runs = tuple(RunRef(*map(int, run)) for run in told_runs)
+    runs = tuple(decode_run(run) for run in told_runs)
     told_left, folded = more or (None, 0)
     left = None if told_left is None else _decode_left(runs, told_left)
-    return FileRef(_safe(name), int(size), str(digest), runs, left, int(folded))
+    return FileRef(_safe(name), _within(size, 0, ID_MAX), _safe(digest), runs, left, _within(folded, 0, ID_MAX))
+
+
+def decode_run(told: list[Any]) -> RunRef:
+    """The bounds of a run. Raises KeyError, TypeError or ValueError where they are none."""
+    run = RunRef(*map(int, told))
+    check_run(run)
+    return run
+
+
+def decode_tombstone(told: list[Any], sides: int) -> Tombstone:
+    """A tombstone of one of so many sides. Raises TypeError or ValueError where it is none."""
+    side, start, end, number = map(int, told)
+    if not (0 <= side < sides and TS_MIN <= start < end <= TS_MAX + 1 and 0 <= number <= ID_MAX):
+        raise ValueError("a tombstone that cannot be")
+    return Tombstone(side, start, end, number)
 
 
 def _decode_left(runs: tuple[RunRef, ...], told: list[Any]) -> tuple[RunRef | None, ...]:
@@ -158,7 +185,14 @@ def _decode_mark(told: Any) -> LogMark | None:
     return LogMark(segment, position)
 
 
+def _within(told: Any, least: int, most: int) -> int:
+    number = int(told)
+    if not least <= number <= most:
+        raise ValueError("a number that cannot be")
+    return number
+
+
 def _safe(name: object) -> str:
     if not isinstance(name, str) or not names.is_safe(name):
-        raise ValueError("a file name that is not allowed")
+        raise ValueError("a name that is not allowed")
     return name

@@ -221,6 +221,12 @@ class Section:
             starts = self.start + rows * self._width
             self._blocks.touch_many(starts, starts + self._width * span)
 
+    def is_ready(self, asked: int) -> bool:
+        """Whether all of it is verified; it is verified now if a reader of so many rows would come to that."""
+        if not self._good and (self._asked + asked) * _WHOLE_BLOCKS * BLOCK >= self.length:
+            self.touch()
+        return self._good
+
     def slices(self, rows: list[int]) -> list[memoryview]:
         """The bytes of a few rows, verified, in place."""
         self.touch_few(rows)

@@ -30,7 +30,7 @@ class FileCache:
         key = (f"{directory}/{ref.name}", ref.digest)
         with self._lock:
             table = self._open.get(key)
-            if table is not None:
+            if table is not None and table.fits(sides):
                 self._open.move_to_end(key)
                 return table
         table = SSTable(fs, key[0], sides, ref)

@@ -1,4 +1,4 @@
-"""Columns: Arrow arrays as raw buffers in sections of a file, and back without a copy.
+"""Flat columns: Arrow arrays as raw buffers in sections of a file, and back without a copy. For others see trees.py.
 
 A column is its validity bits (if it has nulls), then its values; strings and binaries have offsets before their
 bytes. Rows are gathered only after the blocks under exactly those rows were verified, offsets included, and offsets
@@ -96,9 +96,9 @@ class StoredColumn:
         given = told["buffers"]
         if len(given) != layout.buffers or (given[0] is None) != (nulls == 0) or not 0 <= nulls <= rows:
             raise ValueError("a column's buffers do not fit its type")
-        self._valid = _section(blocks, given[0], 1, -(-rows // 8)) if nulls else None
-        self._values = _section(blocks, given[1], layout.width or 1, layout.least_bytes(rows))
-        self._data = _section(blocks, given[2], 1, 0) if layout.varying else self._values
+        self._valid = section_of(blocks, given[0], 1, -(-rows // 8)) if nulls else None
+        self._values = section_of(blocks, given[1], layout.width or 1, layout.least_bytes(rows))
+        self._data = section_of(blocks, given[2], 1, 0) if layout.varying else self._values
         self._plain = None if nulls else layout.plain  # gathered by numpy, which is quicker at it
         self._array: pa.Array | None = None
         self._checked = False
@@ -184,7 +184,8 @@ def _bits(section: Section, rows: list[int]) -> list[bool]:
     return [bool(packed[row >> 3] >> (row & 7) & 1) for row in rows]
 
 
-def _section(blocks: Blocks, told: Any, width: int, least_bytes: int) -> Section:
+def section_of(blocks: Blocks, told: Any, width: int, least_bytes: int) -> Section:
+    """A section of a column. Raises ValueError if it is shorter than its rows need."""
     section = Section(blocks, told, width)
     if section.length < least_bytes:
         raise ValueError("a column's buffer is too short")

@@ -19,6 +19,7 @@ from pybloom_live import BloomFilter
 
 from lsmstate.errors import CorruptionError
 from lsmstate.keys import U64
+from lsmstate.native import kernel
 
 _BITS_PER_KEY = 12
 _PART_ROWS = 128 << 10
@@ -41,13 +42,18 @@ class Span:
 
         32 bits of the distance from the low end, times a factor that maps the whole range onto the parts.
         """
-        width = self.high - self.low
-        shift = max(0, width.bit_length() - 32)
-        scaled = np.subtract(hashes, _u(self.low), out=out)
+        low, shift, factor = self.scale(count)
+        scaled = np.subtract(hashes, _u(low), out=out)
         scaled >>= _u(shift)
-        scaled *= _u((count << 32) // ((width >> shift) + 1))
+        scaled *= _u(factor)
         scaled >>= _u(32)
         return scaled.view(np.int64)
+
+    def scale(self, count: int) -> tuple[int, int, int]:
+        """How `spread` reckons: the low end, how many bits of the distance are dropped, and the factor."""
+        width = self.high - self.low
+        shift = max(0, width.bit_length() - 32)
+        return self.low, shift, (count << 32) // ((width >> shift) + 1)
 
 
 def bloom_masks(hashes: U64) -> U64:
@@ -65,6 +71,9 @@ def bloom_masks(hashes: U64) -> U64:
 def build_bloom(hashes: U64, span: Span) -> U64:
     """A filter over sorted hashes. Requires: at least one hash."""
     filter_words = np.zeros(max(1, len(hashes) * _BITS_PER_KEY // 64), np.uint64)
+    if kernel is not None:
+        kernel.build_bloom(hashes, *span.scale(len(filter_words)), filter_words)
+        return filter_words
     for part in _parts(hashes):
         at = span.spread(part, len(filter_words))
         starts = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])
@@ -87,6 +96,9 @@ def build_directory(hashes: U64, span: Span) -> npt.NDArray[np.uint32]:
     """`directory[s] : directory[s + 1]` are the rows of slot s. Requires: sorted hashes, at least one."""
     bits = directory_bits(len(hashes))
     directory = np.zeros((1 << bits) + 1, np.uint32)
+    if kernel is not None:
+        kernel.build_directory(hashes, *span.scale(1 << bits), directory)
+        return directory
     for part in _parts(hashes):
         slots = span.spread(part, 1 << bits)
         first, last = int(slots[0]), int(slots[-1])
@@ -136,12 +148,19 @@ class KeyFilter:
 
     def _parsed(self) -> BloomFilter:
         if self._bloom is None:
-            header = _KEY_FILTER_HEADER.unpack_from(self._data) if len(self._data) >= _KEY_FILTER_HEADER.size else ()
-            size = len(self._data) - _KEY_FILTER_HEADER.size
-            if not header or not 1 <= header[1] <= 64 or header[2] < 1 or -(-header[1] * header[2] // 8) != size:
+            if not _is_key_filter(self._data):
                 raise CorruptionError(self._path, 0, "a key filter", "one whose size is wrong")
             self._bloom = BloomFilter.fromfile(io.BytesIO(self._data), len(self._data))
         return self._bloom
+
+
+def _is_key_filter(data: memoryview) -> bool:
+    """Whether the header can be one, and tells the size that the filter has."""
+    if len(data) < _KEY_FILTER_HEADER.size:
+        return False
+    rate, slices, bits, _, _ = _KEY_FILTER_HEADER.unpack_from(data)
+    fits: bool = -(-slices * bits // 8) == len(data) - _KEY_FILTER_HEADER.size
+    return fits and 0 < rate < 1 and 1 <= slices <= 64 and bits >= 1
 
 
 def _hash_key(key: bytes) -> int:

@@ -10,7 +10,8 @@ import xxhash
 from lsmstate.errors import CorruptionError, FormatVersionError
 
 MAGIC = b"LSMSTATE"
-VERSION = 1
+FLAT, TREES = 1, 2  # versions: a file without trees is written as before, so that older releases read it
+VERSION = TREES
 ALIGN = 64
 BLOCK = 4 << 10
 META_MAX_BYTES = 256 << 20
@@ -30,6 +31,7 @@ class Footer(NamedTuple):
     sums_bytes: int
     filter_bytes: int
     meta_sum: int
+    version: int
 
     @property
     def file_bytes(self) -> int:
@@ -42,15 +44,15 @@ def uid_of(name: str) -> bytes:
     return bytes(xxhash.xxh3_128_digest(name.encode()))
 
 
-def pack_header(uid: bytes) -> bytes:
+def pack_header(uid: bytes, version: int) -> bytes:
     """The first bytes of the file, for people and for `file`; readers trust the footer."""
-    return _HEADER.pack(MAGIC, VERSION, BLOCK, uid)
+    return _HEADER.pack(MAGIC, version, BLOCK, uid)
 
 
 def pack_footer(footer: Footer) -> bytes:
     """The bytes of a footer."""
     sizes = (footer.data_bytes, footer.index_bytes, footer.sums_bytes, footer.filter_bytes, footer.meta_sum)
-    body = _FOOTER.pack(MAGIC, VERSION, BLOCK, footer.uid, *sizes)
+    body = _FOOTER.pack(MAGIC, footer.version, BLOCK, footer.uid, *sizes)
     return body + _SUM.pack(xxhash.xxh3_64_intdigest(body))
 
 
@@ -67,9 +69,9 @@ def unpack_footer(path: str, file: memoryview) -> Footer:
     got = xxhash.xxh3_64_intdigest(body)
     if told != got:
         raise CorruptionError(path, at, f"footer checksum {told:016x}", f"{got:016x}")
-    if version != VERSION:
+    if version not in (FLAT, TREES):
         raise FormatVersionError(path, version, VERSION)
-    footer = Footer(uid, data, index, sums, keys, total)
+    footer = Footer(uid, data, index, sums, keys, total, version)
     if block != BLOCK or footer.file_bytes != len(file) or data % ALIGN or sums % 8 or index % 8:
         raise CorruptionError(path, at, f"{footer.file_bytes} bytes in blocks of {BLOCK}", f"{len(file)}, {block}")
     return footer

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lsmstate.keys import I64, U64
+from lsmstate.native import kernel
 
 Index = npt.NDArray[np.intp]
 
@@ -48,6 +49,10 @@ def _radix_order(hashes: U64) -> tuple[Index, npt.NDArray[np.uint32] | U64]:
         return np.zeros(0, np.intp), np.zeros(0, np.uint32)
     low = hashes.min()
     shift = max(0, int(hashes.max() - low).bit_length() - 32)
+    if kernel is not None:
+        order, bits = np.empty(len(hashes), np.intp), np.empty(len(hashes), np.uint32)
+        kernel.sort_hashes(np.ascontiguousarray(hashes), int(low), shift, order, bits)
+        return order, bits
     prefix = ((hashes - low) >> np.uint64(shift)).astype(np.uint32)
     order = np.argsort(prefix.astype(np.uint16), kind="stable")
     high = (prefix >> np.uint32(16)).astype(np.uint16)

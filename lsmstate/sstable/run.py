@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lsmstate.errors import CorruptionError
 from lsmstate.keys import I64, U64
 from lsmstate.refs import RunRef
 from lsmstate.schema import Side
@@ -37,6 +38,12 @@ class Run(Protocol):
 
     def directory(self) -> npt.NDArray[np.uint32]:
         """The radix directory over the hashes."""
+
+    def is_ready(self, asked: int) -> bool:
+        """Whether directory, hashes and times can be read whole at once, where so many rows are asked for."""
+
+    def damaged_directory(self) -> CorruptionError:
+        """What to raise where the directory leads out of the run."""
 
     def slot_rows(self, slots: I64) -> tuple[I64, I64]:
         """The first row of some slots of the directory, and the row after their last."""
@@ -126,6 +133,12 @@ class RunData:
             if self._directory is None:
                 self._directory = build_directory(self._hashes, self.span)
             return self._directory
+
+    def is_ready(self, asked: int) -> bool:
+        return True
+
+    def damaged_directory(self) -> CorruptionError:
+        return CorruptionError("a run in memory", 0, f"rows up to {self.ref.rows}", "others")
 
     def slot_rows(self, slots: I64) -> tuple[I64, I64]:
         directory = self.directory()

@@ -6,12 +6,14 @@ by looking at each of their rows, and pairs come out in pieces of bounded size.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from lsmstate.keys import I64, TS_MIN, U64
+from lsmstate.native import kernel
 from lsmstate.sstable.filters import bloom_masks, directory_bits
 from lsmstate.sstable.order import Index
 from lsmstate.sstable.reader import StoredRun
@@ -19,41 +21,65 @@ from lsmstate.sstable.run import Run
 
 Before = Callable[[U64, I64], npt.NDArray[np.bool_]]
 _FEW = 48  # probes that pass a run's filter, below which Python is quicker than numpy
+_ROOM = 4096  # pairs that scratch is made for at least
 _WIDE = 16  # rows of a slot beyond which a binary search is cheaper than comparing all
+
+
+class _Scratch(threading.local):
+    """Space of each thread, so that searching run after run allocates nothing large."""
+
+    def __init__(self) -> None:
+        self._arrays = [np.empty(0, np.int64)] * 2
+
+    def arrays(self, size: int, count: int) -> list[Index]:
+        """So many arrays of a size, which the next call may hand out again."""
+        for number in range(count):
+            if len(self._arrays[number]) < size:
+                self._arrays[number] = np.empty(size, np.int64)
+        return [array[:size] for array in self._arrays[:count]]
+
+
+_scratch = _Scratch()
 
 
 class Probes:
     """What is looked for: hashes in ascending order, and for each the first and last time that it accepts.
 
-    Belongs to one thread: it keeps scratch space, so that filtering against run after run allocates nothing large.
+    Threading: several threads may search several runs for the same probes.
     """
 
     def __init__(self, hashes: U64, low_ts: I64, high_ts: I64) -> None:
         self.hashes, self.low_ts, self.high_ts = hashes, low_ts, high_ts
         self.latest_low, self.earliest_high = int(low_ts.max()), int(high_ts.min())
         self.asked = self.passed = 0  # of filters, so far
-        self._masks = bloom_masks(hashes)
-        self._words = np.empty(len(hashes), np.uint64)
-        self._found = np.empty(len(hashes), np.uint64)
-        self._hit = np.empty(len(hashes), bool)
+        self._counting = threading.Lock()
+        self._masks = bloom_masks(hashes) if kernel is None else hashes[:0]
 
     def filtered(self, run: Run, first: int, last: int) -> Index:
         """Those from first to last that the run's filter does not exclude, counted from first."""
-        bloom = run.bloom()
-        words, found, masks = self._words[: last - first], self._found[: last - first], self._masks[first:last]
-        at = run.span.spread(self.hashes[first:last], len(bloom), out=words)
+        found = self._filtered(run, first, last)
+        with self._counting:
+            self.asked += last - first
+            self.passed += len(found)
+        return found
+
+    def _filtered(self, run: Run, first: int, last: int) -> Index:
+        bloom, hashes = run.bloom(), self.hashes[first:last]
+        if kernel is not None:
+            (hits,) = _scratch.arrays(len(hashes), 1)
+            return hits[: kernel.filter_hashes(bloom, hashes, *run.span.scale(len(bloom)), hits)].copy()
+        words, found = (array.view(np.uint64) for array in _scratch.arrays(len(hashes), 2))
+        masks = self._masks[first:last]
+        at = run.span.spread(hashes, len(bloom), out=words)
         np.take(bloom, at, out=found, mode="clip")
         np.bitwise_and(found, masks, out=found)
-        hits = np.flatnonzero(np.equal(found, masks, out=self._hit[: last - first]))
-        self.asked += last - first
-        self.passed += len(hits)
-        return hits
+        return np.flatnonzero(found == masks)
 
 
 def search(run: Run, probes: Probes, pairs_max: int, since: int = TS_MIN) -> Iterator[tuple[Index, Index]]:
     """Pairs (index of a probe, row of the run) with equal hashes and an accepted time, at most `pairs_max` at once.
 
-    Rows before `since` are passed over.
+    Rows before `since` are passed over. The pieces may be asked for by different threads, one after the other.
     """
     first = int(probes.hashes.searchsorted(np.uint64(run.span.low), "left"))
     last = int(probes.hashes.searchsorted(np.uint64(run.span.high), "right"))
@@ -64,6 +90,10 @@ def search(run: Run, probes: Probes, pairs_max: int, since: int = TS_MIN) -> Ite
     if not len(asked):
         return
     inside = run.ref.min_ts >= max(probes.latest_low, since) and run.ref.max_ts <= probes.earliest_high
+    if kernel is not None and run.is_ready(len(asked)):
+        asked += first
+        yield from _matched(run, probes, asked, inside, pairs_max, since)
+        return
     slots = run.span.spread(hashes[asked], 1 << directory_bits(run.ref.rows))
     asked += first
     if len(asked) <= _FEW and isinstance(run, StoredRun):
@@ -91,6 +121,25 @@ def search(run: Run, probes: Probes, pairs_max: int, since: int = TS_MIN) -> Ite
                 who, rows = who[good], rows[good]
         if len(rows):
             yield who, rows
+
+
+def _matched(
+    run: Run, probes: Probes, asked: Index, inside: bool, pairs_max: int, since: int
+) -> Iterator[tuple[Index, Index]]:
+    """The pairs of probes that pass the filter, by the kernel. Requires: the run is ready."""
+    assert kernel is not None
+    told = run.directory(), run.hashes(), None if inside else run.times()
+    scale = run.span.scale(len(told[0]) - 1)
+    position, row = 0, -1
+    while position < len(asked):
+        who, rows = _scratch.arrays(min(pairs_max, max(_ROOM, 2 * len(asked))), 2)
+        count, position, row = kernel.match_rows(
+            *told, probes.hashes, probes.low_ts, probes.high_ts, asked, *scale, since, position, row, who, rows
+        )
+        if count < 0:
+            raise run.damaged_directory()
+        if count:
+            yield who[:count].copy(), rows[:count].copy()
 
 
 def _few(

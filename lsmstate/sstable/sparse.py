@@ -2,7 +2,7 @@
 
 Gathering by array costs about the same for three rows as for three thousand, so a probe that finds a few rows in each
 of hundreds of files would spend its time on arrays of three. Here the values of all those rows are collected as slices
-of the mapped files, and every column becomes an array once.
+of the mapped files, and every column becomes an array once. Trees have no such slices: they are taken run by run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lsmstate.keys import I64
 from lsmstate.schema import Side
 from lsmstate.sstable.columns import StoredColumn
 from lsmstate.sstable.reader import StoredRun
+from lsmstate.sstable.trees import StoredTree
 
 SPARSE_ROWS = 32  # of one run; above, arrays are quicker
 
@@ -27,12 +28,17 @@ def gather(side: Side, picks: Sequence[tuple[StoredRun, I64]]) -> list[pa.Array]
     arrays = []
     for field, (name, kind) in enumerate(side.columns):
         values = _Values(kind)
+        trees: list[pa.Array] = []
         for run, numbers in rows:
             if name == side.time:
                 values.add_times(run, numbers)
+                continue
+            column = run.stored_column(field)
+            if isinstance(column, StoredTree):
+                trees.append(column.take(np.array(numbers, np.int64)))
             else:
-                values.add(run.stored_column(field), numbers)
-        arrays.append(values.array())
+                values.add(column, numbers)
+        arrays.append(pa.concat_arrays(trees) if trees else values.array())
     return arrays
 
 

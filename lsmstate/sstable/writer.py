@@ -18,10 +18,10 @@ from lsmstate.keys import bucket_start, encode_key
 from lsmstate.refs import FileRef
 from lsmstate.schema import Side
 from lsmstate.sstable.blocks import BlockWriter
-from lsmstate.sstable.columns import write_column
 from lsmstate.sstable.filters import KEY_FILTER_MAX, build_key_filter
-from lsmstate.sstable.format import Footer, meta_sum, pack_footer, pack_header, uid_of
+from lsmstate.sstable.format import FLAT, TREES, Footer, meta_sum, pack_footer, pack_header, uid_of
 from lsmstate.sstable.run import WritableRun
+from lsmstate.sstable.trees import write_any
 
 
 class Abandoned(Exception):
@@ -58,16 +58,17 @@ def _write(
     file: WritableFile, uid: bytes, sides: Mapping[int, Side], runs: Sequence[WritableRun], epoch: int
 ) -> tuple[int, bytes]:
     writer = BlockWriter(file, uid)
-    writer.append(pack_header(uid))
+    used = sorted({run.ref.side for run in runs})
+    version = TREES if any(sides[number].is_nested for number in used) else FLAT
+    writer.append(pack_header(uid, version))
     told = [_write_run(writer, sides[run.ref.side], run) for run in runs]
     sums = writer.finish()
-    used = sorted({run.ref.side for run in runs})
     index = _json({"epoch": epoch, "schema_ids": {str(n): sides[n].schema_id for n in used}, "runs": told})
     index += b"\n" + _json({str(n): sides[n].describe() for n in used})
     index += b" " * (-len(index) % 8)
     keys = build_key_filter(_keys(sides, runs))
     meta = index + sums.tobytes() + keys
-    footer = Footer(uid, writer.offset, len(index), sums.nbytes, len(keys), meta_sum(uid, meta))
+    footer = Footer(uid, writer.offset, len(index), sums.nbytes, len(keys), meta_sum(uid, meta), version)
     tail = pack_footer(footer)
     file.write([meta, tail])
     return footer.file_bytes, tail
@@ -93,7 +94,7 @@ def _write_run(writer: BlockWriter, side: Side, run: WritableRun) -> dict[str, A
         "time": writer.append_all(piece.data for piece in run.time_pieces()),
         "id": writer.append_all(piece.data for piece in run.id_pieces()),
         "columns": [
-            None if name == side.time else write_column(writer, side.layouts[number], run.column_pieces(number))
+            None if name == side.time else write_any(writer, side.layouts[number], run.column_pieces(number))
             for number, (name, _) in enumerate(side.columns)
         ],
     }

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmstate import CorruptionError, FormatVersionError
-from lsmstate.manifest.codec import VERSION, decode, digest_of, encode
+from lsmstate.manifest.codec import NESTED, PLAIN, VERSION, decode, digest_of, encode
 
 BODY = {"epoch": 7, "files": [["a", 1], ["b", 2]], "text": "ü\n \u202e"}
 values: Any = st.recursive(
@@ -20,7 +20,7 @@ values: Any = st.recursive(
 )
 
 
-def document(text: bytes, *, name: str = "doc", version: int | str = VERSION) -> bytes:
+def document(text: bytes, *, name: str = "doc", version: int | str = PLAIN) -> bytes:
     """A document of any text, with the right checksum."""
     return f"lsmstate {version} {name} {digest_of(name, text)}\n".encode() + text + b"\n"
 
@@ -70,6 +70,14 @@ def test_newer_document_is_refused_as_such(version: int) -> None:
         decode("p", document(b"{}", version=version), "doc")
 
 
+def test_document_of_nested_columns_is_of_a_version_of_its_own() -> None:
+    data = encode("doc", BODY, NESTED)
+    assert data.startswith(f"lsmstate {NESTED} doc ".encode())
+    assert decode("p", data, "doc") == ("doc", BODY)
+    with pytest.raises(CorruptionError):
+        decode("p", data.replace(f"lsmstate {NESTED} ".encode(), f"lsmstate {PLAIN} ".encode()), "doc")
+
+
 HOSTILE: dict[str, bytes] = {
     "nothing": b"",
     "no line": b"x" * 10_000,
@@ -98,5 +106,5 @@ def test_hostile_document_is_corruption(case: str) -> None:
 
 def test_document_can_be_read_by_people() -> None:
     first, text = encode("doc", {"epoch": 7}).decode().rstrip("\n").split("\n")
-    assert first.split(" ")[:3] == ["lsmstate", str(VERSION), "doc"]
+    assert first.split(" ")[:3] == ["lsmstate", str(PLAIN), "doc"]
     assert json.loads(text) == {"epoch": 7}

@@ -115,6 +115,26 @@ def test_writer_far_behind_is_fenced_though_its_head_was_collected(fs: SimFileSy
     assert names.head(1) not in fs.list_dir("/s/manifest")
 
 
+def test_writer_whose_own_head_is_collected_before_it_looks_is_fenced(fs: SimFileSystem) -> None:
+    slow, other = fs.spawn(), make_log(fs)
+    late = ManifestLog(slow, "/s", "store", 2)
+    candidate = late.write_candidate(version(1), "late", 1, NONE)
+    overtaken: list[Head] = []
+
+    def overtake(op: str, path: str, at: int) -> None:
+        if op == "link":
+            head = other.head()
+            for epoch in range(2, 5):
+                head = publish(other, epoch, head)
+            fs.unlink(f"/s/manifest/{names.head(1)}")
+            overtaken.append(head)
+
+    slow.fault_after = overtake
+    with pytest.raises(FencedError, match="another handle published after head 0"):
+        late.publish(candidate, NONE)
+    assert make_log(fs).head() == overtaken[0]
+
+
 def test_writer_whose_candidate_was_collected_is_fenced(fs: SimFileSystem) -> None:
     log, late = make_log(fs), make_log(fs)
     candidate = late.write_candidate(version(1), "late", 1, NONE)

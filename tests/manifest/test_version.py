@@ -17,12 +17,31 @@ SIDES = 128
 times = st.one_of(st.sampled_from([TS_MIN, -1, 0, TS_MAX]), st.integers(TS_MIN, TS_MAX))
 small = st.integers(0, 2**40)
 file_names = st.sampled_from([f"{n}-{kind}" for n in range(6) for kind in ("a.sst", "b.full", "c_d.delta")])
-runs = st.builds(RunRef, st.integers(0, 127), times, times, small, times, times, small, small)
+
+
+@st.composite
+def bounds(draw: st.DrawFn) -> RunRef:
+    """Any bounds that a run can have."""
+    pairs = [sorted(draw(st.tuples(kind, kind))) for kind in (times, times, small)]
+    (first, last), (min_ts, max_ts), (min_id, max_id) = pairs
+    return RunRef(
+        draw(st.integers(0, 127)), first, last, draw(st.integers(1, 2**32 - 1)), min_ts, max_ts, min_id, max_id
+    )
+
+
+@st.composite
+def tombstone(draw: st.DrawFn) -> Tombstone:
+    """A tombstone of some side."""
+    start, end = sorted(draw(st.sets(times, min_size=2, max_size=2)))
+    return Tombstone(draw(st.integers(0, 127)), start, end, draw(small))
+
+
+runs = bounds()
 whole = st.builds(
     FileRef,
     file_names,
     small,
-    st.sampled_from(["", "00ff"]),
+    st.sampled_from(["0", "00ff"]),
     st.tuples(runs) | st.just(()),
     st.none(),
     st.sampled_from([0, 7]),
@@ -42,13 +61,15 @@ def cut(draw: st.DrawFn) -> FileRef:
 files = whole | cut()
 versions = st.builds(
     Version,
-    epoch=small,
-    line=small,
-    next_id=small,
+    epoch=st.integers(2**39, 2**39 + 9),
+    line=st.integers(1, 99),
+    next_id=st.integers(1, 2**40),
     watermark=st.none() | times,
     files=st.lists(files, max_size=4, unique_by=lambda ref: ref.name).map(lambda refs: {r.name: r for r in refs}),
-    tombstones=st.lists(st.builds(Tombstone, small, times, times, small), max_size=3).map(tuple),
-    history=st.lists(st.builds(Past, small, file_names), max_size=3).map(tuple),
+    tombstones=st.lists(tombstone(), max_size=3).map(tuple),
+    history=st.dictionaries(st.integers(1, 2**39 - 1), file_names, max_size=3).map(
+        lambda named: tuple(Past(epoch, named[epoch]) for epoch in sorted(named))
+    ),
     meta=st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
 )
 

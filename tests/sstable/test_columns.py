@@ -13,19 +13,20 @@ from lsmstate.layout import is_payload_type, layout_of
 from lsmstate.sstable.blocks import Blocks
 from lsmstate.sstable.columns import StoredColumn, write_column
 from lsmstate.sstable.format import BLOCK
+from lsmstate.sstable.trees import StoredTree, stored_column, write_any
 from tests.support.block_file import UID, BlockFile
 from tests.support.column_values import VALUES
 
 kinds = pytest.mark.parametrize("kind", VALUES, ids=str)
 
 
-def stored(array: pa.Array) -> StoredColumn:
+def stored(array: pa.Array) -> StoredColumn | StoredTree:
     """The column as it is found in a file, between other sections."""
     file = BlockFile()
     file.writer.append(b"before")
-    told = write_column(file.writer, layout_of(array.type), [array])
+    told = write_any(file.writer, layout_of(array.type), [array])
     file.writer.append(b"after")
-    return StoredColumn(file.blocks(), layout_of(array.type), len(array), told)
+    return stored_column(file.blocks(), layout_of(array.type), len(array), told)
 
 
 def filled(kind: pa.DataType, shape: str) -> pa.Array:

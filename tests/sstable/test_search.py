@@ -16,6 +16,7 @@ from lsmstate.sstable.reader import SSTable
 from lsmstate.sstable.run import Run, RunData, sorted_run
 from lsmstate.sstable.search import Probes, search
 from lsmstate.sstable.writer import write_sstable
+from tests.support.loops import loops  # noqa: F401  # each test runs with both
 from tests.support.simfs import SimFileSystem
 
 KIND = Side("s", pa.schema([("k", pa.int64()), ("ts", pa.int64())]), ["k"], "ts", bucket=timedelta(days=10**6))
