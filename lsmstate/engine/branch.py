@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from iopool import FileSystem
 from lsmstate.engine.epochs import find_epoch
 from lsmstate.engine.identity import make_dirs, new_identity, read_identity, write_identity
 from lsmstate.errors import LsmStateError, NotAStateError
@@ -21,6 +23,7 @@ def branch(core: Core, epoch: int, path: str) -> None:
     """Makes `path` a new state that begins with the rows of an epoch. Requires: the write lock."""
     core.check_open()
     found = find_epoch(core, epoch)
+    _check_apart(core.path, path)
     if read_identity(core.fs, path) is not None:
         raise NotAStateError(f"{path}: is a state already; branch into a new directory")
     pin = core.pin(found)
@@ -31,16 +34,40 @@ def branch(core: Core, epoch: int, path: str) -> None:
             pin.release()
 
 
+def _check_apart(mine: str, other: str) -> None:
+    """What lies inside a state is its own: files of another one there would be in the way of both."""
+    if other.startswith(f"{mine}/"):
+        raise NotAStateError(f"{other}: lies inside the state {mine}; branch into a directory beside it")
+    if mine.startswith(f"{other.rstrip('/')}/"):
+        raise NotAStateError(f"{other}: the state {mine} lies inside it; branch into a directory beside that state")
+
+
 def _branch(core: Core, version: Version, path: str) -> None:
     identity = new_identity(core.sides)
     make_dirs(core.fs, path)
-    for name in version.files:
-        _link(core, name, path)
-    core.fs.sync_dir(f"{path}/{names.SST_DIR}")
-    log = ManifestLog(core.fs, path, identity.store_id, len(core.sides))
-    manifest = log.write_candidate(version, core.attempt, core.next_number(), Head(0, None))
-    log.publish(manifest, Head(0, None))
-    write_identity(core.fs, path, identity)
+    made: list[str] = []
+    try:
+        for name in version.files:
+            _link(core, name, path)
+            made.append(f"{names.SST_DIR}/{name}")
+        core.fs.sync_dir(f"{path}/{names.SST_DIR}")
+        log = ManifestLog(core.fs, path, identity.store_id, len(core.sides))
+        manifest = log.write_candidate(version, core.attempt, core.next_number(), Head(0, None))
+        made.append(f"{names.MANIFEST_DIR}/{manifest.name}")
+        head = log.publish(manifest, Head(0, None))
+        made.append(f"{names.MANIFEST_DIR}/{names.head(head.number)}")
+        write_identity(core.fs, path, identity)
+    except (Exception, KeyboardInterrupt):
+        _undo(core.fs, path, made)
+        raise
+
+
+def _undo(fs: FileSystem, path: str, made: list[str]) -> None:
+    """Leaves empty directories, in which the next try can begin; nothing is touched once there is a STATE."""
+    with contextlib.suppress(OSError):  # then the next try says that the directory is not empty
+        if fs.kind(f"{path}/{names.STATE}") is None:
+            for name in reversed(made):
+                fs.unlink(f"{path}/{name}")
 
 
 def _link(core: Core, name: str, path: str) -> None:

@@ -20,10 +20,12 @@ import numpy.typing as npt
 
 from compaction import RUNS_MAX, Choice, Tree, dead_rows, pick
 from iopool import PoolBusy, Ticket
+from lsmstate.engine.files import open_table
+from lsmstate.engine.flush import outliving
 from lsmstate.engine.merge import Keep, MergedRun, merged_runs
 from lsmstate.engine.merge_note import Merged, NoteWriter, Taken, adopted, read_notes, remove_note
-from lsmstate.engine.shape import next_merge, rows_max, tree_of, unit_us
-from lsmstate.errors import CorruptionError
+from lsmstate.engine.shape import Shapes, next_merge, rows_max, unit_us
+from lsmstate.errors import CorruptionError, LsmStateError
 from lsmstate.keys import I64, TS_MIN, U64
 from lsmstate.manifest import names
 from lsmstate.manifest.version import Version
@@ -58,6 +60,7 @@ class Compactor:
         self._ticket: Ticket[None] | None = None
         self._stopping = threading.Event()
         self._shunned: set[str] = set()  # files that are damaged: they stay as they are
+        self._shapes = Shapes(core.sides)
         self.counters = CompactionStats()
 
     # ---- for writers, under the write lock
@@ -71,7 +74,7 @@ class Compactor:
         if pick(self._tree(version)) is None:
             return
         with contextlib.suppress(PoolBusy):  # other states of the process wait already: there will be a next time
-            self._ticket = core.pool.submit("compaction", lambda: self._work(version), timeout=0.0)
+            self._ticket = core.pool.submit("compaction", lambda: self._job(version), timeout=0.0)
 
     def adopt(self) -> None:
         """Puts finished merges into the working version, and sees to it that no side has too many runs."""
@@ -118,22 +121,39 @@ class Compactor:
         return 0 if found is None else found[1]
 
     def _adopt_notes(self) -> bool:
-        core, changed = self._core, False
-        notes = {name: merged for name, merged in read_notes(core.fs, core.path, core.store_id) if merged is not None}
-        version, used = _with_all(core.working, notes)
+        core = self._core
+        found = read_notes(core.fs, core.path, core.store_id, core.sides)
+        notes = {name: merged for name, merged in found if merged is not None}
+        there = {name: merged for name, merged in notes.items() if self._is_there(merged)}
+        version, used = _with_all(core.working, there)
         if used:
             with core.swap_lock:
                 core.working = version
             self.counters.adopted += len(used)
-            changed = True
+        if not notes:
+            return False
         # What the last epoch still leads to is for others too, until an epoch of this handle is durable.
-        _, wanted = _with_all(replace(core.working, files=core.head.version.files), notes)
+        _, wanted = _with_all(replace(core.working, files=core.head.version.files), there)
         for name, merged in notes.items():
             if name not in used and name not in wanted and merged.is_overtaken(core.working):
                 remove_note(core.fs, core.path, name)
-        return changed
+        return bool(used)
+
+    def _is_there(self, merged: Merged) -> bool:
+        """Whether the files of a merge are what its note says. They are read next, so opening them costs nothing."""
+        core = self._core
+        try:
+            for ref in merged.added:
+                core.cache.get(core.fs, core.sst_directory, ref, core.sides_by_number)
+        except (LsmStateError, OSError):
+            return False
+        return True
 
     # ---- in the job
+
+    def _job(self, version: Version) -> None:
+        with outliving():
+            self._work(version)
 
     def _work(self, version: Version, *, major: bool = False, progress: Progress | None = None) -> None:
         core = self._core
@@ -141,10 +161,10 @@ class Compactor:
         if lock is None:
             return  # another process is at it
         try:
-            for name, merged in read_notes(core.fs, core.path, core.store_id):
+            for name, merged in read_notes(core.fs, core.path, core.store_id, core.sides):
                 if merged is None:  # whoever wrote it has died: a living one would hold the lock
                     remove_note(core.fs, core.path, name)
-                else:
+                elif self._is_there(merged):
                     version = adopted(version, merged) or version
             for _ in range(_STEPS):
                 choice = pick(self._tree(version), major=major)
@@ -163,7 +183,7 @@ class Compactor:
         try:
             merged = self._merged(version, choice, str(name), progress)
             assert note is not None
-            note.complete(core.store_id, merged)
+            note.complete(core.store_id, core.sides, merged)
             note = None
         except Abandoned:
             return None
@@ -201,7 +221,7 @@ class Compactor:
             inputs: list[StoredRun] = []
             keeps: list[Keep] = []
             for ref in (version.files[name] for name in choice.files):
-                table = core.cache.get(core.fs, core.sst_directory, ref, core.sides_by_number)
+                table = open_table(core, ref)
                 for number, part in enumerate(ref.parts):
                     if part is None or part.side != side or (end is not None and part.min_ts >= end):
                         continue
@@ -218,7 +238,7 @@ class Compactor:
         return Merged(tuple(taken), added, version.watermark, version.tombstones)
 
     def _tree(self, version: Version) -> Tree:
-        return tree_of(version, self._core.sides, self._shunned)
+        return self._shapes.tree_of(version, self._shunned)
 
 
 def _with_all(version: Version, notes: Mapping[str, Merged]) -> tuple[Version, set[str]]:

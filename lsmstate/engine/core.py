@@ -65,8 +65,8 @@ class Core:
         wal: WriteAheadLog | None = None,
     ) -> None:
         self.fs, self.path, self.options = fs, path, options
-        self.sides, self.store_id = identity.sides, identity.store_id
-        self.sides_by_number = dict(enumerate(identity.sides))
+        self.sides, self.store_id = identity.wanted or identity.sides, identity.store_id
+        self.sides_by_number = dict(enumerate(self.sides))
         self.sst_directory = f"{path}/{names.SST_DIR}"
         self.pool, self.cache, self.attempt = pool, cache, attempt
         self.read_only = read_only

@@ -21,14 +21,14 @@ from lsmstate.engine.flush import flush
 from lsmstate.engine.garbage import collect
 from lsmstate.engine.wal_replay import replay
 from lsmstate.errors import EpochError, FencedError, LsmStateError
+from lsmstate.limited_json import check_depth
+from lsmstate.manifest import names
 from lsmstate.manifest.log import Head, Manifest
-from lsmstate.manifest.version import LogMark, Past, Version
+from lsmstate.manifest.version import EPOCH_MAX, LogMark, Past, Version
 from lsmstate.refs import FileRef
 
 if TYPE_CHECKING:
     from lsmstate.engine.core import Core
-
-EPOCH_MAX = 10**12 - 1
 
 
 def prepare(core: Core, epoch: int, meta: Mapping[str, Any] | None) -> Manifest:
@@ -103,9 +103,20 @@ def abort(core: Core, epoch: int) -> None:
         forgotten = core.log.candidates(epoch, core.head.number + 1)
         if not forgotten or epoch <= core.head.version.epoch:
             raise EpochError(f"epoch {epoch} is not prepared; there is nothing to abort")
+    if core.head.number == 0:
+        _note_abort(core)
     for name in forgotten:
         with contextlib.suppress(FileNotFoundError):  # another handle has forgotten it already
             core.fs.unlink(f"{core.log.directory}/{name}")
+    core.fs.sync_dir(core.log.directory)
+
+
+def _note_abort(core: Core) -> None:
+    """Says durably that a state without manifests need not have lost any: see remains.py."""
+    where = f"{core.log.directory}/{names.ABORTED}"
+    if core.fs.kind(where) is None:
+        with contextlib.suppress(FileExistsError):  # another handle was faster
+            core.fs.create(where).close()
     core.fs.sync_dir(core.log.directory)
 
 
@@ -200,8 +211,7 @@ def _has_written(core: Core) -> bool:
     if core.wal is not None:
         return core.moment() != core.replayed
     now, then = core.working, core.head.version
-    same = (now.next_id, now.watermark, now.tombstones) == (then.next_id, then.watermark, then.tombstones)
-    return bool(core.memtable or core.sealed or not same or now.files.keys() != then.files.keys())
+    return (now.next_id, now.watermark, now.tombstones) != (then.next_id, then.watermark, then.tombstones)
 
 
 def _was_taken_over(core: Core, epoch: int, candidate: str) -> bool:
@@ -248,6 +258,7 @@ def _checked_meta(meta: Mapping[str, Any] | None) -> dict[str, Any]:
     """What will be read back: only what JSON can tell."""
     try:
         told = json.loads(json.dumps(dict(meta or {})))
+        check_depth(told)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"meta must be a dict that JSON can tell: {error}") from None
     assert isinstance(told, dict)

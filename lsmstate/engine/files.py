@@ -8,6 +8,7 @@ from lsmstate.errors import CorruptionError, SnapshotExpired
 from lsmstate.keys import bucket_start, encode_key
 from lsmstate.manifest.version import Version
 from lsmstate.refs import FileRef, RunRef
+from lsmstate.sstable.reader import SSTable
 from lsmstate.sstable.run import Run
 
 if TYPE_CHECKING:
@@ -28,15 +29,7 @@ class FileSource:
     def open(self, low_ts: int, high_ts: int) -> Run | None:
         """The run; None if the file's key filter knows that no bucket between the two times holds a row."""
         core = self._core
-        try:
-            table = core.cache.get(core.fs, core.sst_directory, self._file, core.sides_by_number)
-        except FileNotFoundError:
-            if self._file.name in core.log.head().version.files:
-                where = f"{core.sst_directory}/{self._file.name}"
-                raise CorruptionError(where, 0, "a file of the newest epoch", "none") from None
-            raise SnapshotExpired(
-                f"{core.path}: {self._file.name} is gone, because its epoch was retired by another handle; reopen"
-            ) from None
+        table = open_table(core, self._file)
         ref = self.ref
         width = core.sides[ref.side].bucket_us
         first, last = max(ref.first_bucket, low_ts // width), min(ref.last_bucket, high_ts // width)
@@ -68,3 +61,16 @@ class FileSources:
         ]
         self._last = (version.files, sources)
         return sources
+
+
+def open_table(core: Core, file: FileRef) -> SSTable:
+    """A file of the state, opened once per process. Raises SnapshotExpired if another handle has retired it."""
+    try:
+        return core.cache.get(core.fs, core.sst_directory, file, core.sides_by_number)
+    except FileNotFoundError:
+        if file.name in core.log.head().version.files:
+            where = f"{core.sst_directory}/{file.name}"
+            raise CorruptionError(where, 0, "a file of the newest epoch", "none") from None
+        raise SnapshotExpired(
+            f"{core.path}: {file.name} is gone, because its epoch was retired by another handle; reopen"
+        ) from None

@@ -10,10 +10,12 @@ a writer waits, and meanwhile all stores that hold something spill it.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from iopool import MemoryTimeout, Ticket
+from iopool import JobLost, MemoryTimeout, Ticket
 from lsmstate.engine.memtable import Memtable
 from lsmstate.errors import BackpressureTimeout
 from lsmstate.refs import FileRef
@@ -111,7 +113,11 @@ def _finish(core: Core, sealed: Sealed) -> None:
     if sealed.ticket is None or (failed_before and core.fs.poison is None):
         _start(core, sealed)
     assert sealed.ticket is not None
-    ref = sealed.ticket.result()
+    try:
+        ref = sealed.ticket.result()
+    except JobLost:  # its thread died; what it left behind has a name of its own
+        _start(core, sealed)
+        ref = sealed.ticket.result()
     with core.swap_lock:
         core.working = core.working.with_file(ref)
         core.sealed = tuple(other for other in core.sealed if other is not sealed)
@@ -129,5 +135,17 @@ def _succeeded(ticket: Ticket[FileRef]) -> bool:
 
 
 def _write(core: Core, sealed: Sealed, name: str) -> FileRef:
-    runs = sealed.memtable.runs(core.sides)
-    return write_sstable(core.fs, core.sst_directory, name, core.sides_by_number, runs, core.working.epoch + 1)
+    with outliving():
+        runs = sealed.memtable.runs(core.sides)
+        return write_sstable(core.fs, core.sst_directory, name, core.sides_by_number, runs, core.working.epoch + 1)
+
+
+@contextlib.contextmanager
+def outliving() -> Iterator[None]:
+    """In a job: what would end its thread, or the process, must not end the caller that waits for it."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        raise JobLost(f"a job of the engine was ended by {type(error).__name__}; repeat the call") from error

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
+from lsmstate.errors import CorruptionError
 from lsmstate.keys import TS_MAX, TS_MIN, U64
 from lsmstate.sstable.run import Run
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 16  # of each run, for each key that is wanted
 
-Heavy = tuple[tuple[object, ...], int]  # the values of the key columns, and rows
+Heavy = tuple[tuple[object, ...], int]  # the values of the key columns (Scalars where Python has none), and rows
 
 
 def heaviest(view: View, side: int, count: int) -> list[Heavy]:
@@ -38,10 +40,21 @@ def heaviest(view: View, side: int, count: int) -> list[Heavy]:
     told = []
     for number in np.argsort(-rows, kind="stable")[:count].tolist():
         place = where[number]
-        assert place is not None
+        if place is None:
+            raise CorruptionError(f"side {side} of the state", 0, "hashes in order", "others")
         run, row = place
-        key = tuple(run.column(field, np.array([row]))[0].as_py() for field in view.sides[side].key_fields)
+        key = tuple(_plain(run.column(field, np.array([row]))[0]) for field in view.sides[side].key_fields)
         told.append((key, int(rows[number])))
+    return told
+
+
+def _plain(value: pa.Scalar) -> object:
+    if value.type == pa.time64("ns") and value.is_valid and value.value % 1000:
+        return value  # Python's times would lose it
+    try:
+        told: object = value.as_py()
+    except (OverflowError, ValueError):
+        return value
     return told
 
 

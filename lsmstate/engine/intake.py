@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lsmstate.encodings import means, plainly
 from lsmstate.errors import SchemaError
 from lsmstate.hashing import hash_keys, tells_apart
 from lsmstate.keys import I64, U64
@@ -138,10 +139,11 @@ def _parts(side: Side, batch: Batch, wanted: Sequence[str]) -> Iterator[pa.Recor
     needed = pa.schema([side.schema.field(name) for name in wanted])
     given = pa.schema([f for f in batch.schema if whole or f.name in wanted])
     fits = all(name in names and batch.schema.field(name).type == needed.field(name).type for name in wanted)
-    if not fits or len(given) != len(wanted):
+    plain = fits or all(f.name in names and means(batch.schema.field(f.name).type, f.type) for f in needed)
+    if not plain or len(given) != len(wanted):
         raise SchemaError(f"side {side.name!r}: the batch does not fit: {columns_difference(needed, given)}")
     picked = batch.select(wanted)
-    parts = [picked] if isinstance(picked, pa.RecordBatch) else picked.combine_chunks().to_batches()
+    parts = batches_of(picked if fits else decoded(picked, needed))
     for part in parts:
         for column, field in zip(part.columns, needed, strict=True):
             if column.null_count and (not field.nullable or field.name == side.time):
@@ -150,6 +152,25 @@ def _parts(side: Side, batch: Batch, wanted: Sequence[str]) -> Iterator[pa.Recor
                     "filter those rows out, or give them a value"
                 )
     yield from parts
+
+
+def batches_of(batch: Batch) -> list[pa.RecordBatch]:
+    """The same rows as batches, of one chunk each."""
+    return [batch] if isinstance(batch, pa.RecordBatch) else batch.combine_chunks().to_batches()
+
+
+def decoded(batch: Batch, schema: pa.Schema) -> Batch:
+    """The same rows with the plain types of a schema. Requires: as many columns, which mean those types."""
+    try:
+        parts = [
+            pa.RecordBatch.from_arrays(
+                [plainly(column, field.type) for column, field in zip(part.columns, schema, strict=True)], schema=schema
+            )
+            for part in ([batch] if isinstance(batch, pa.RecordBatch) else batch.to_batches())
+        ]
+    except (pa.ArrowException, IndexError) as error:
+        raise SchemaError(f"the batch has an encoded column that cannot be decoded: {type(error).__name__}") from error
+    return parts[0] if isinstance(batch, pa.RecordBatch) else pa.Table.from_batches(parts, schema)
 
 
 def _times(side: Side, column: pa.Array) -> I64:

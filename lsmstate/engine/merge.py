@@ -25,6 +25,7 @@ from lsmstate.sstable.reader import StoredRun
 
 D = TypeVar("D", bound=np.generic)
 PIECE_ROWS = 128 << 10
+_PIECE_BYTES = 64 << 20  # of rows with the average size of their run
 Keep = Callable[[I64, U64], npt.NDArray[np.bool_]]  # by times and ids
 Tick = Callable[[int], None]
 
@@ -62,9 +63,12 @@ def merged_runs(
 
 
 def _pieces(runs: Sequence[StoredRun], keeps: Sequence[Keep]) -> Iterator[Piece]:
+    for run in runs:
+        run.check_order()
     hashes, times, ids = ([getattr(run, what)() for run in runs] for what in ("hashes", "times", "ids"))
     starts = [0] * len(runs)
-    for ends in zip(*cut_points(hashes, times, PIECE_ROWS), strict=True):
+    rows_at_once = max(1, min(PIECE_ROWS, _PIECE_BYTES // max(run.row_bytes for run in runs)))
+    for ends in zip(*cut_points(hashes, times, rows_at_once), strict=True):
         kept: list[tuple[int, int, npt.NDArray[np.uint32] | None]] = []
         parts: list[tuple[U64, I64, U64]] = []
         for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -114,6 +118,9 @@ class MergedRun:
         return self._gathered([run.ids() for run in self._runs])
 
     def column_pieces(self, field: int) -> Iterator[pa.Array]:
+        if self._kind.layouts[field].tree or any(run.lacks(field) for run in self._runs):
+            yield from self._picked_pieces(field)
+            return
         columns = [run.column(field) for run in self._runs]
         for piece in self._pieces:
             self._tick(len(piece.order))
@@ -121,6 +128,16 @@ class MergedRun:
             for column, (start, end, rows) in zip(columns, piece.kept, strict=True):
                 part = column.slice(start, end - start)
                 parts.append(part if rows is None else pc.take(part, pa.array(rows), boundscheck=False))
+            yield pc.take(pa.concat_arrays(parts), pa.array(piece.order), boundscheck=False)
+
+    def _picked_pieces(self, field: int) -> Iterator[pa.Array]:
+        """The same for columns of which only the rows of a piece should be in memory: trees, and NULLs all the way."""
+        for piece in self._pieces:
+            self._tick(len(piece.order))
+            parts = []
+            for run, (start, end, rows) in zip(self._runs, piece.kept, strict=True):
+                wanted = np.arange(start, end) if rows is None else start + rows.astype(np.int64)
+                parts.append(run.column(field, wanted))
             yield pc.take(pa.concat_arrays(parts), pa.array(piece.order), boundscheck=False)
 
     def bucket_numbers(self) -> Sequence[int]:

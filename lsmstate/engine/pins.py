@@ -12,12 +12,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import os
 from dataclasses import dataclass
 
 from iopool import FileLock, FileSystem
 from lsmstate.manifest import names
 
 _numbers = itertools.count(1)
+# On a read-only or full disk nobody collects; without locks a collector cannot tell who lives, and leaves all files.
+_UNPINNED = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @dataclass(slots=True)
@@ -27,16 +30,18 @@ class Pin:
     fs: FileSystem
     path: str
     lock: FileLock
+    pid: int
 
     def release(self) -> None:
-        """Ends the protection."""
-        with contextlib.suppress(OSError):  # if it stays, a collector removes it: nobody holds the lock
-            self.fs.unlink(self.path)
+        """Ends the protection, which is its process's: a forked child that closes what it inherited changes nothing."""
+        if os.getpid() == self.pid:
+            with contextlib.suppress(OSError):  # if it stays, a collector removes it: nobody holds the lock
+                self.fs.unlink(self.path)
         self.lock.release()
 
 
 def take_pin(fs: FileSystem, path: str, manifest: str | None, attempt: str) -> Pin | None:
-    """Protects the files of a manifest and of a handle; None where the directory cannot be written."""
+    """Protects the files of a manifest and of a handle; None where that cannot be written or locked."""
     while True:
         name = names.pin(manifest or names.NO_MANIFEST, attempt, next(_numbers))
         where = f"{path}/{names.PIN_DIR}/{name}"
@@ -45,11 +50,11 @@ def take_pin(fs: FileSystem, path: str, manifest: str | None, attempt: str) -> P
         except (PermissionError, FileNotFoundError):
             return None
         except OSError as error:
-            if error.errno in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
+            if error.errno in _UNPINNED:
                 return None
             raise
         if lock is not None and fs.kind(where) is not None:
-            return Pin(fs, where, lock)
+            return Pin(fs, where, lock, os.getpid())
         if lock is not None:
             lock.release()
 

@@ -6,8 +6,9 @@ candidate: its key columns are compared before it counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,10 @@ import pyarrow.compute as pc
 from lsmstate.engine.ahead import Ahead
 from lsmstate.engine.intake import Batch, KeyRows, null_keys, read_keys
 from lsmstate.errors import SchemaError
+from lsmstate.hashing.sameness import same_keys
+from lsmstate.key_types import cast_to_meet
 from lsmstate.keys import I64, TS_MAX, TS_MIN, shifted
+from lsmstate.native import kernel
 from lsmstate.schema import PROBE_INDEX, ROW_ID, Side
 from lsmstate.sstable.order import Index
 from lsmstate.sstable.reader import StoredRun
@@ -27,11 +31,14 @@ from lsmstate.sstable.search import Probes, search
 from lsmstate.sstable.sparse import SPARSE_ROWS, gather
 
 if TYPE_CHECKING:
-    from lsmstate.engine.view import View
+    from lsmstate.engine.view import Source, View
 
 _BATCH_BYTES = 32 << 20  # of rows with the average size of their run
+_MANY = 16 << 10  # rows that ask, from which on two threads search
 _BESIDE = "__beside_"  # and a number: the names of columns that are gathered beside
 _COALESCE_ROWS = 4 << 10  # smaller batches are joined, larger ones are not worth a copy
+
+Piece = tuple[Index, Index]  # rows that ask, and rows of a run
 
 
 def probe(
@@ -97,13 +104,8 @@ def _probe_part(
     low = np.maximum(low, live)
     probes = Probes(asked.hashed.hashes[order], low, high)
     earliest, latest = int(low.min()), int(high.max())
-    for source in view.sources(side, earliest, latest):
-        view.check_open()
-        run = source.open(earliest, latest)
-        if run is None:
-            continue
-        pairs_max = max(1, min(view.batch_rows, _BATCH_BYTES // run.row_bytes))
-        for who, rows in search(run, probes, pairs_max, source.ref.min_ts):
+    for run, pieces in _searched(view, view.sources(side, earliest, latest), probes, earliest, latest):
+        for who, rows in pieces:
             view.check_open()
             view.probes.found += len(rows)
             dead = view.killed(run, rows)
@@ -114,6 +116,35 @@ def _probe_part(
     view.probes.asked += probes.asked
     view.probes.passed += probes.passed
     yield from found.rest()
+
+
+def _searched(
+    view: View, sources: Sequence[Source], probes: Probes, earliest: int, latest: int
+) -> Iterator[tuple[Run, Iterator[Piece]]]:
+    """The runs with the pairs of each. Where many rows ask, a helper begins with the last runs while we begin with the
+    first ones."""
+    many = kernel is not None and len(probes.hashes) >= _MANY and len(sources) > 1
+    begun: list[tuple[Run, Ahead[Iterator[Piece]]]] = []
+    for source in reversed(sources) if many else sources:
+        view.check_open()
+        run = source.open(earliest, latest)
+        if run is not None:
+            pairs_max = max(1, min(view.batch_rows, _BATCH_BYTES // run.row_bytes))
+            pieces = partial(search, run, probes, pairs_max, source.ref.min_ts)
+            if many:
+                begun.append((run, Ahead(partial(_begun, pieces))))
+            else:
+                yield run, pieces()
+    while begun:
+        run, ahead = begun.pop()
+        view.check_open()
+        yield run, ahead.result()
+
+
+def _begun(pieces: Callable[[], Iterator[Piece]]) -> Iterator[Piece]:
+    """The same, the first of them found already."""
+    rest = pieces()
+    return chain(list(islice(rest, 1)), rest)
 
 
 def with_ids(schema: pa.Schema) -> pa.Schema:
@@ -165,7 +196,7 @@ class _Found:
 
     def add(self, run: Run, rows: I64, who: Index) -> Iterator[pa.RecordBatch]:
         """Takes rows of a run; gives those before them that have become enough for a batch."""
-        if len(rows) <= SPARSE_ROWS and isinstance(run, StoredRun):
+        if len(rows) <= SPARSE_ROWS and isinstance(run, StoredRun) and not run.is_adapted:
             if self._sparse.rows + len(rows) > min(_COALESCE_ROWS, self._rows_max):
                 yield from self._few()
             self._sparse.add(run, rows, who)
@@ -205,7 +236,7 @@ class _Found:
         for field, key in zip(self._kind.key_fields, self._asked.keys, strict=True):
             asked = pc.take(key, asking, boundscheck=False)
             if not columns.setdefault(field, asked).equals(asked):  # a hash collided, or a key is NULL: no match
-                good = pc.equal(columns[field], asked).fill_null(False).to_numpy(zero_copy_only=False)
+                good = same_keys(columns[field], asked)
                 same = good if same is None else same & good
         arrays = [columns[field] for field in range(len(columns))]
         if self._row_ids:
@@ -256,4 +287,6 @@ def _check_keys_meet(one: Side, other: Side) -> None:
     kinds = [[side.schema.field(key).type for key in side.keys] for side in (one, other)]
     if kinds[0] != kinds[1]:
         told = " and ".join(", ".join(map(str, kind)) for kind in kinds)
-        raise SchemaError(f"the keys of {one.name!r} and {other.name!r} cannot be equal: {told}; cast one of them")
+        ways = "; ".join(cast_to_meet(*pair) for pair in zip(*kinds, strict=False) if pair[0] != pair[1])
+        way = ways or "name as many of each"
+        raise SchemaError(f"the keys of {one.name!r} and {other.name!r} cannot be equal: {told}; {way}")

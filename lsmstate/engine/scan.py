@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Part = tuple[Run, RunRef]
 Only = Callable[[U64], npt.NDArray[np.bool_]]  # of some row ids, which are wanted
+_BATCH_BYTES = 64 << 20  # of rows with the average size of their run
 
 
 def scan(
@@ -67,11 +68,12 @@ def _scan_cluster(
     runs, refs = [run for run, _ in parts], [ref for _, ref in parts]
     picked = [_picked(view, run, max(low, ref.min_ts), high, only) for run, ref in parts]
     spread = max(r.last_bucket for r in refs) > min(r.first_bucket for r in refs)
+    most = max(1, min(view.batch_rows, _BATCH_BYTES // max(run.row_bytes for run in runs)))
     if not spread and not ordered:
         for run, rows in zip(runs, picked, strict=True):
-            for at in range(0, len(rows), view.batch_rows):
+            for at in range(0, len(rows), most):
                 view.check_open()
-                yield _batch(view, side, [(run, rows[at : at + view.batch_rows])], row_ids)
+                yield _batch(view, side, [(run, rows[at : at + most])], row_ids)
         return
     rows = np.concatenate(picked)
     which = np.repeat(np.arange(len(runs)), [len(p) for p in picked])
@@ -81,9 +83,9 @@ def _scan_cluster(
         order = np.lexsort((ids, ts))
     else:
         order = np.argsort(bucket_numbers(ts, view.sides[side].bucket_us), kind="stable")
-    for at in range(0, len(order), view.batch_rows):
+    for at in range(0, len(order), most):
         view.check_open()
-        part = order[at : at + view.batch_rows]
+        part = order[at : at + most]
         yield _gathered(view, side, runs, which[part], rows[part], row_ids)
 
 

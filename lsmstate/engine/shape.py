@@ -13,25 +13,34 @@ _RUN_ROWS_MAX = 4 << 20
 _RUN_BYTES_MAX = 512 << 20
 
 
-def tree_of(version: Version, sides: Sequence[Side], without: Collection[str] = ()) -> Tree:
-    """The shape of a version, without some of its files."""
-    files = [
-        FileShape(
-            ref.name,
-            ref.size_bytes,
-            _shapes(ref, sides),
-            any(t.can_kill(ref) for t in version.tombstones),
-            _dead_share(version, sides, ref),
-        )
-        for ref in version.files.values()
-        if ref.name not in without
-    ]
-    return Tree(files, [_horizon(version, side) for side in sides], rows_max(version))
+class Shapes:
+    """The shapes of the versions of a state, one after the other: what is known of a file is kept for the next one.
+
+    Threading: any thread; what two work out at once is the same.
+    """
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self._sides = sides
+        self._known: dict[str, tuple[FileRef, tuple[RunShape, ...]]] = {}
+
+    def tree_of(self, version: Version, without: Collection[str] = ()) -> Tree:
+        """The shape of a version, without some of its files."""
+        known, now = self._known, {}
+        files = []
+        for name, ref in version.files.items():
+            told = known.get(name)
+            now[name] = told = told if told is not None and told[0] is ref else (ref, _shapes(ref, self._sides))
+            if name not in without:
+                killed = any(t.can_kill(ref) for t in version.tombstones)
+                dead = _dead_share(version, self._sides, ref)
+                files.append(FileShape(name, ref.size_bytes, told[1], killed, dead))
+        self._known = now
+        return Tree(files, [_horizon(version, side) for side in self._sides], rows_max(version))
 
 
 def next_merge(version: Version, sides: Sequence[Side]) -> tuple[str, int] | None:
     """Why something should be merged now, and how many rows would be read for it; None if all is well."""
-    choice = pick(tree_of(version, sides))
+    choice = pick(Shapes(sides).tree_of(version))
     if choice is None:
         return None
     runs = [run for name in choice.files for run in version.files[name].live if choice.side in (None, run.side)]
@@ -61,13 +70,15 @@ def _horizon(version: Version, side: Side) -> Horizon | None:
 
 def _dead_share(version: Version, sides: Sequence[Side], ref: FileRef) -> float:
     """About which share of a file's rows is retired, as if their times were spread evenly."""
-    dead, rows = 0.0, 0
-    for part in ref.live:
-        retention = sides[part.side].retention_us
-        if version.watermark is not None and retention is not None:
-            span = part.max_ts - part.min_ts + 1
-            dead += part.rows * min(1.0, max(0, version.watermark - retention + 1 - part.min_ts) / span)
+    dead, rows, watermark = 0.0, 0, version.watermark
+    for part in ref.parts:
+        if part is None:
+            continue
         rows += part.rows
+        retention = sides[part.side].retention_us
+        if watermark is not None and retention is not None and watermark - retention >= part.min_ts:
+            span = part.max_ts - part.min_ts + 1
+            dead += part.rows * min(1.0, (watermark - retention + 1 - part.min_ts) / span)
     return dead / max(rows, 1)
 
 

@@ -20,7 +20,7 @@ from iopool import FileSystem, LocalFileSystem, MemoryController, WorkerPool
 from lsmstate.engine import branch, epochs, garbage, writes
 from lsmstate.engine.compactor import Progress
 from lsmstate.engine.core import Core, Start
-from lsmstate.engine.identity import find_identity
+from lsmstate.engine.identity import find_identity, path_text, settled
 from lsmstate.engine.intake import Batch
 from lsmstate.engine.poison import PoisonableFileSystem
 from lsmstate.engine.stats import Stats, collect_stats
@@ -103,7 +103,7 @@ class StateStore:
     ) -> StateStore:
         options = options or Options()
         disk = PoisonableFileSystem(fs or LocalFileSystem(group_access=options.group_access))
-        path = disk.resolve(os.fspath(path))
+        path = disk.resolve(path_text(path))
         handle = names.new_attempt() if attempt is None else names.checked_attempt(attempt)
         check_durability(options, detached=start is not None)
         identity = find_identity(disk, path, sides, read_only, None if start is None else start.candidate)
@@ -111,7 +111,9 @@ class StateStore:
         files = FileCache() if cache is None else cache
         with taken_log(disk, path, identity, options, handle, read_only, start is not None) as wal:
             core = Core(disk, path, identity, options, shared, files, handle, read_only, start, memory, wal)
-            recover(core)
+            recover(core, changed=identity.wanted is not None)
+            if not read_only:
+                settled(disk, path, identity)
         return cls(core, owns_pool=pool is None)
 
     # ---- write
@@ -215,7 +217,7 @@ class StateStore:
     def branch(self, epoch: int, path: str | os.PathLike[str]) -> None:
         """Makes a new state in `path` that begins with a committed epoch of this one, without copying."""
         with self._core.write_lock:
-            branch.branch(self._core, epoch, self._core.fs.resolve(os.fspath(path)))
+            branch.branch(self._core, epoch, self._core.fs.resolve(path_text(path)))
 
     def compact(self, *, major: bool = False, progress: Progress | None = None) -> None:
         """Merges now; what comes of it is durable with the next epoch. A major compaction goes on until every settled

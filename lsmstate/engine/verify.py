@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmstate.engine.pins import take_pin
+from lsmstate.engine.verify_rows import check_rows
 from lsmstate.engine.wal_replay import log_problems
 from lsmstate.errors import CorruptionError, FormatVersionError, LsmStateError, SchemaError, SnapshotExpired
 from lsmstate.hashing import hash_keys
@@ -18,6 +19,7 @@ from lsmstate.manifest import names
 from lsmstate.manifest.log import Manifest
 from lsmstate.refs import FileRef
 from lsmstate.schema import Side
+from lsmstate.sound import check_array
 from lsmstate.sstable.filters import bloom_masks, build_directory
 from lsmstate.sstable.format import BLOCK
 from lsmstate.sstable.order import bucket_numbers
@@ -64,7 +66,7 @@ def verify(
     try:
         problems = _verify(core, pasts, progress, hashes, published=candidates is None)
         if candidates is None:
-            problems += [Problem(path, what, (head.version.epoch,)) for path, what in log_problems(core)]
+            problems += [Problem(path, what, ()) for path, what in log_problems(core)]  # it harms what came after them
         return problems
     finally:
         for pin in pins:
@@ -97,10 +99,10 @@ def _verify(
                 problems.append(Problem(path, str(error), (epoch,)))
         except (LsmStateError, OSError) as error:
             problems.append(Problem(path, str(error), (epoch,)))
-    files: dict[str, tuple[FileRef, list[Manifest]]] = {}
+    files: dict[FileRef, tuple[FileRef, list[Manifest]]] = {}  # one of a name, unless a manifest lies
     for manifest in manifests:
         for ref in manifest.version.files.values():
-            files.setdefault(ref.name, (ref, []))[1].append(manifest)
+            files.setdefault(ref._replace(left=None, folded=0), (ref, []))[1].append(manifest)
     for done, (ref, users) in enumerate(files.values()):
         if progress is not None:
             progress(ref.name, done, len(files))
@@ -108,7 +110,9 @@ def _verify(
         next_id = min(manifest.version.next_id for manifest in users)
         path = f"{core.path}/{names.SST_DIR}/{ref.name}"
         problems += [Problem(path, what, epochs) for what in _check_file(core, path, ref, next_id, hashes)]
-    problems += _check_ids(core, manifests, {problem.path for problem in problems})
+    harmed = {epoch for problem in problems for epoch in problem.epochs}
+    sound = [manifest.version for manifest in manifests if manifest.version.epoch not in harmed]
+    problems += [Problem(core.path, what, epochs) for what, epochs in check_rows(core, sound)]
     return problems
 
 
@@ -178,7 +182,8 @@ def _check_run(table: SSTable, side: Side, run: StoredRun) -> Iterator[str]:
     if (int(buckets[0]), int(buckets[-1])) != (ref.first_bucket, ref.last_bucket):
         yield "its buckets are not those of its rows"
     for number in range(len(side.schema)):
-        run.column(number).validate(full=True)
+        if not run.lacks(number):  # else it is NULL all the way, and not there
+            check_array(run.column(number))
     keys = [run.column(side.schema.get_field_index(name)) for name in side.keys]
     if not np.array_equal(hash_keys(keys), hashes):
         yield "hashes are not those of the keys"
@@ -192,28 +197,3 @@ def _check_run(table: SSTable, side: Side, run: StoredRun) -> Iterator[str]:
         starts = (bucket_start(int(n), side.bucket_us) for n in buckets)
         if not all(table.key_filter.may_contain([encode_key(ref.side, start)]) for start in starts):
             yield "the key filter denies keys that are there"
-
-
-def _check_ids(core: Core, manifests: list[Manifest], skip: set[str]) -> Iterator[Problem]:
-    """No row may be in an epoch twice."""
-    if not manifests or skip:
-        return
-    version = manifests[-1].version
-    ids: list[np.ndarray[tuple[int], np.dtype[np.uint64]]] = []
-    for ref in version.files.values():
-        try:
-            table = core.cache.get(core.fs, f"{core.path}/{names.SST_DIR}", ref, dict(enumerate(core.sides)))
-        except (FileNotFoundError, SnapshotExpired):
-            return
-        for run, part in zip(table.runs, ref.parts, strict=True):
-            if part is None:
-                continue
-            mine = run.ids() if part == run.ref else run.ids()[run.times() >= part.min_ts]
-            if len(mine) != part.rows:
-                what = f"{part.rows} rows are said to be left of a run of {ref.name}, and it is {len(mine)}"
-                yield Problem(core.path, what, (version.epoch,))
-            ids.append(mine)
-    if ids:
-        together = np.sort(np.concatenate(ids))
-        if (together[1:] == together[:-1]).any():
-            yield Problem(core.path, "a row is there twice", (version.epoch,))

@@ -11,25 +11,22 @@ Threading: any thread may append and sync. Writers take turns for the write alon
 it for all that was written until then, without holding up writers, and those who come meanwhile wait for the next.
 
 Invariants: a segment is only ever appended to, by the handle that took its number; where a write has failed, the log
-goes on in another segment. Before anything is acknowledged the log looks whether its number is still the highest:
-another handle takes the next one first and reads afterwards, so it has read all that was ever acknowledged. A failed
-fsync ends the log. The highest segment is never removed.
+goes on in another segment. Before anything is acknowledged the log looks whether it is still this handle's (wal_claim).
+A failed fsync ends the log. The highest segment is never removed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
-from iopool import Bytes, FileSystem, WritableFile
+from iopool import Bytes, FileSystem
 from lsmstate.engine.wal_chain import Link, Segments, begin_segment
+from lsmstate.engine.wal_claim import Claim
 from lsmstate.engine.wal_frames import END, KIND_MAX, KIND_MIN, Record, encode, encode_about
 from lsmstate.errors import CorruptionError, FencedError, SnapshotExpired, StoreClosedError, StorePoisonedError
 from lsmstate.manifest.version import LogMark
-
-T = TypeVar("T")
 
 
 class WriteAheadLog:
@@ -47,16 +44,8 @@ class WriteAheadLog:
         self._links: list[Link] = []
         self._written = self._synced = 0
         self._offset = 0  # of the next frame
-        while True:
-            self._claimed = max(self._segments.numbers(), default=0) + 1
-            try:
-                self._file = fs.create(self._segments.path(self._claimed))
-            except FileExistsError:
-                continue  # another handle was faster: after it, then
-            if self._or_close(self._is_highest):
-                break
-            self._file.close()
-        self._or_close(lambda: fs.sync_dir(directory))
+        self._claim = Claim(fs, self._segments, self.fail)
+        self._file = self._claim.take_over()
 
     @property
     def position(self) -> int:
@@ -70,7 +59,12 @@ class WriteAheadLog:
 
     def begin(self, start: LogMark | None = None) -> None:
         """Finds what was written before, and goes on after it. `start`: where it must be found to go on from."""
-        self._or_close(lambda: self._begin(start))
+        try:
+            self._begin(start)
+        except BaseException:
+            self._closed = True
+            self.abandon()
+            raise
 
     def append(self, kind: int, views: Sequence[Bytes]) -> int:
         """Adds a record, to be made durable by `sync`; gives its position. If it raises, nothing was added."""
@@ -80,7 +74,7 @@ class WriteAheadLog:
             self._check()
             if self._torn:
                 self._roll()
-            self.check_owner()  # asked again when it is synced; here it spares the next handle most rows in doubt
+            self._claim.check()  # asked again when it is synced; here it spares the next handle most rows in doubt
             seeds = self._segments.seeds(self._links[-1].number)
             parts, size = encode(seeds, self._offset, kind, views, self._written, self._synced)
             try:
@@ -108,7 +102,7 @@ class WriteAheadLog:
         done = False
         try:
             file.sync()
-            self.check_owner()
+            self._claim.check()
             done = True
         except (OSError, FencedError) as caught:
             error = caught
@@ -126,7 +120,7 @@ class WriteAheadLog:
         begins. Requires: nobody appends meanwhile."""
         with self._writing:
             self._check()
-            self.check_owner()
+            self._claim.check()
             if self._torn or self._written != self._links[-1].base:
                 self._roll()
             return LogMark(self._links[-1].number, self._links[-1].base)
@@ -162,15 +156,17 @@ class WriteAheadLog:
         """Removes the segments below a number."""
         with self._writing:
             self._check()
-            self.check_owner()  # else what to keep is for the other one to say
+            self._claim.check()  # else what to keep is for the other one to say
             number = min(number, self._links[-1].number)
             self._links = [link for link in self._links if link.number >= number]
-        for (
-            older
-        ) in self._segments.numbers():  # ascending: a handle that was overtaken looks for its own, then the next
+        for older in self._segments.numbers():  # ascending: who was overtaken looks for its own, then for the next
             if older < number:
                 with contextlib.suppress(FileNotFoundError):
                     self._fs.unlink(self._segments.path(older))
+
+    def check_owner(self) -> None:
+        """Raises FencedError if another handle has taken the log."""
+        self._claim.check()
 
     def fail(self, error: Exception) -> None:
         """Ends the log: what was written and what its writer has done of it are no longer the same."""
@@ -203,13 +199,11 @@ class WriteAheadLog:
         with contextlib.suppress(OSError):
             self._file.close()
 
-    # ---- segments
-
     def _begin(self, start: LogMark | None) -> None:
-        chain = self._segments.chain(self._claimed, start)
+        chain = self._segments.chain(self._claim.number, start)
         tip = chain.links[-1] if chain.links else None
         carried = [frame for _, frame in self._segments.records(chain.links[-1:], chain.end, chain.synced)]
-        link = Link(self._claimed, tip.number if tip else 0, chain.synced, chain.end)
+        link = Link(self._claim.number, tip.number if tip else 0, chain.synced, chain.end)
         self._offset = begin_segment(self._file, self._segments, self._attempt, link, carried)
         self._links = [*chain.links, link]
         self._written = self._synced = chain.end
@@ -218,8 +212,8 @@ class WriteAheadLog:
         """Requires: the turn to write."""
         self._check()
         self.sync(self._written)  # so nobody is at the old file any more
-        file = self._claim()
-        link = Link(self._claimed, self._links[-1].number, self._written, self._written)
+        file = self._claim.take_next()
+        link = Link(self._claim.number, self._links[-1].number, self._written, self._written)
         try:
             offset = begin_segment(file, self._segments, self._attempt, link, [])
         except BaseException:
@@ -233,38 +227,6 @@ class WriteAheadLog:
         with contextlib.suppress(OSError):  # all of it was synced
             old.close()
 
-    def _claim(self) -> WritableFile:
-        """Takes the next number. Raises FencedError if another handle has it."""
-        path = self._segments.path(self._claimed + 1)
-        try:
-            file = self._fs.create(path)
-        except FileExistsError:
-            raise self._fenced() from None
-        except OSError as error:
-            if self._fs.kind(path) is not None:
-                self.fail(error)  # created or not, by us or by another: only a new handle can tell
-            raise
-        self._claimed += 1
-        try:
-            if not self._is_highest():
-                raise self._fenced()
-            try:
-                self._fs.sync_dir(self._segments.directory)
-            except OSError as error:
-                self.fail(error)
-                raise
-        except BaseException:
-            with contextlib.suppress(OSError):
-                file.close()
-            raise
-        return file
-
-    def _is_highest(self) -> bool:
-        """Whether the number that was taken is the newest: others may have come, gone on, and removed older ones."""
-        return max(self._segments.numbers(), default=0) == self._claimed
-
-    # ---- whether it may
-
     def _check(self) -> None:
         if self._closed:
             raise StoreClosedError(f"{self._segments.directory}: the log is closed; open it again")
@@ -275,27 +237,3 @@ class WriteAheadLog:
                 f"{self._segments.directory}: the log has failed ({self._failed}); close it, look after the disk, and "
                 "reopen: what was acknowledged is there"
             ) from self._failed
-
-    def check_owner(self) -> None:
-        """Raises FencedError if another handle has taken the log. The order matters: the next number goes only after
-        ours has gone."""
-        taken = self._fs.kind(self._segments.path(self._claimed + 1)) is not None
-        if taken or self._fs.kind(self._segments.path(self._claimed)) is None:
-            raise self._fenced()
-
-    def _fenced(self) -> FencedError:
-        error = FencedError(
-            f"{self._segments.directory}: another handle has taken the log; what was acknowledged is part of it, "
-            "of the write that was under way only a new handle can tell: close this one, and reopen to go on"
-        )
-        self.fail(error)
-        return error
-
-    def _or_close(self, act: Callable[[], T]) -> T:
-        try:
-            return act()
-        except BaseException:
-            self._closed = True
-            with contextlib.suppress(OSError):
-                self._file.close()
-            raise

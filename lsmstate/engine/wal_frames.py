@@ -35,6 +35,8 @@ _HEAD = struct.Struct("<4sIQQQ")  # magic, kind, length, position, synced
 _SUM = struct.Struct("<Q")
 HEAD_BYTES = _HEAD.size + _SUM.size
 _ABOUT_MAX = 4096
+_TAIL_MAX_BYTES = 16 << 30  # what was not synced is a few records of those who wait
+_PIECE_BYTES = 1 << 20
 _PATIENCE = 16  # how many times its own size a damaged tail may cost to search
 
 
@@ -169,20 +171,33 @@ def _check_tail(path: str, data: memoryview, seeds: Seeds, offset: int, position
     """Raises CorruptionError if a frame behind `offset` knows that what was to stand there was synced.
 
     `position` is None where not even the beginning of the segment can be read: any record of its own needed that."""
-    whole = bytes(data[offset:])
-    budget = _PATIENCE * len(whole) + (1 << 20)
-    at = whole.find(_MAGIC)
-    while at >= 0:
-        frame = _frame_at(data, seeds, offset + at)
+    if len(data) - offset > _TAIL_MAX_BYTES:
+        raise CorruptionError(path, offset, "records, or what a crash leaves", f"{len(data) - offset} other bytes")
+    budget = _PATIENCE * (len(data) - offset) + (1 << 20)
+    next_at = offset
+    for at in _beginnings(data, offset):
+        if at < next_at:
+            continue  # inside of a frame that is whole
+        frame = _frame_at(data, seeds, at)
         own = frame is not None and not frame.carried and frame.kind != BEGIN
         if frame is not None and own and (position is None or frame.synced > position):
             raise CorruptionError(path, offset, "a record that was synced", "other bytes")
-        if at + HEAD_BYTES <= len(whole):
-            length = _HEAD.unpack_from(whole, at)[2]
-            budget -= min(length, len(whole)) + HEAD_BYTES
+        if at + HEAD_BYTES <= len(data):
+            length = _HEAD.unpack_from(data, at)[2]
+            budget -= min(length, len(data) - offset) + HEAD_BYTES
         if budget < 0:
             raise CorruptionError(path, offset, "records, or what a crash leaves", "too many beginnings of records")
-        at = whole.find(_MAGIC, at + (frame.size_bytes if frame is not None else 1))
+        next_at = at + (frame.size_bytes if frame is not None else 1)
+
+
+def _beginnings(data: memoryview, offset: int) -> Iterator[int]:
+    """Where bytes that begin a frame stand, from an offset on. Copies a piece at a time, however long the file is."""
+    for start in range(offset, len(data), _PIECE_BYTES):
+        piece = bytes(data[start : start + _PIECE_BYTES + len(_MAGIC) - 1])
+        at = piece.find(_MAGIC)
+        while at >= 0:
+            yield start + at
+            at = piece.find(_MAGIC, at + 1)
 
 
 def _check_version(path: str, data: memoryview) -> None:

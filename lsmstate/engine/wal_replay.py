@@ -20,7 +20,7 @@ from lsmstate.engine.identity import Identity
 from lsmstate.engine.wal import WriteAheadLog
 from lsmstate.engine.wal_chain import Segments
 from lsmstate.engine.wal_frames import Record
-from lsmstate.errors import CorruptionError, FencedError, LsmStateError
+from lsmstate.errors import CorruptionError, FencedError, LsmStateError, SchemaError
 from lsmstate.manifest import names
 from lsmstate.options import Options
 
@@ -55,8 +55,9 @@ def taken_log(
         raise
 
 
-def recover(core: Core) -> None:
-    """Brings a handle that was just opened to where its log ends."""
+def recover(core: Core, *, changed: bool = False) -> None:
+    """Brings a handle that was just opened to where its log ends; not across a change of columns: records are told with
+    those that their side had."""
     start = core.head.version.wal
     if core.wal is None:
         if start is not None and not (core.read_only or core.detached):
@@ -65,6 +66,11 @@ def recover(core: Core) -> None:
     try:
         with core.write_lock:
             core.wal.begin(start)
+            if changed and start is not None and any(r.kind == wal_rows.ROWS for r in core.wal.replay(start.position)):
+                raise SchemaError(
+                    f"{core.path}: rows in the write-ahead log have the columns of before; open the state with those, "
+                    "make an epoch (snapshot_epoch), then open it with the new ones"
+                )
             replay(core)
     except CorruptionError as error:
         if core.log.head().number != core.head.number:

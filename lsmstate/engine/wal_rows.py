@@ -1,7 +1,7 @@
 """Writes as records of a log, and back: what `append`, `remove` and `advance_watermark` were given, and the next id.
 
 Rows are Arrow IPC messages without their schema: it is the side's, whatever the bytes say. What comes from a log has a
-right checksum by now, and is checked all the same: types, values, bounds. Pure functions.
+right checksum by now, and is checked all the same: types, buffers, bounds. Pure functions.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from iopool import Bytes
-from lsmstate.engine.intake import Batch, Rows, read_rows
+from lsmstate.engine.intake import Batch, Rows, batches_of, decoded, read_rows
 from lsmstate.engine.wal_frames import Record
+from lsmstate.engine.wal_message import read_batch
 from lsmstate.errors import CorruptionError, SchemaError
 from lsmstate.keys import TS_MAX, TS_MIN
 from lsmstate.schema import Side
+from lsmstate.sound import check_batch
 
 ROWS, REMOVAL, WATERMARK = 16, 17, 18
 _ROWS = struct.Struct("<IIQ")  # side, parts, the first id
@@ -39,8 +41,9 @@ class Removal:
 def rows_record(side: int, kind: Side, batch: Batch, next_id: int) -> list[Bytes]:
     """The record of rows. Requires: a batch that `read_rows` takes."""
     picked = batch.select(kind.schema.names)
-    parts = [picked] if isinstance(picked, pa.RecordBatch) else picked.combine_chunks().to_batches()
-    messages = [memoryview(part.serialize()) for part in parts if part.num_rows]
+    if picked.schema.types != kind.schema.types:
+        picked = decoded(picked, kind.schema)
+    messages = [memoryview(part.serialize()) for part in batches_of(picked) if part.num_rows]
     views: list[Bytes] = [_ROWS.pack(side, len(messages), next_id)]
     for message in messages:
         views += [_LENGTH.pack(len(message)), message]
@@ -58,14 +61,13 @@ def rows_in(record: Record, sides: tuple[Side, ...]) -> tuple[int, list[Rows], i
             at += _LENGTH.size
             if length > len(record.payload) - at:
                 raise ValueError("a length beyond the end")
-            message = pa.py_buffer(memoryview(record.payload)[at : at + length])
-            part = pa.ipc.read_record_batch(message, kind.schema)
-            part.validate(full=True)
+            part = read_batch(memoryview(record.payload)[at : at + length], kind.schema)
+            check_batch(part)
             rows += read_rows(kind, part)
             at += length
         if at != len(record.payload):
             raise ValueError("more than was told")
-    except (pa.ArrowException, SchemaError, struct.error, LookupError, ValueError, TypeError, OSError) as error:
+    except (pa.ArrowException, SchemaError, struct.error, LookupError, ValueError, TypeError) as error:
         raise record.damaged("rows of a side", type(error).__name__) from error
     return side, rows, next_id
 

@@ -12,8 +12,9 @@ import pytest
 import xxhash
 
 from lsmstate import FormatVersionError, LsmStateError, NotAStateError, SchemaError, Side, StateStore
-from lsmstate.manifest.codec import VERSION
+from lsmstate.manifest.codec import PLAIN, VERSION
 from lsmstate.sstable.format import FOOTER_BYTES, MAGIC
+from lsmstate.sstable.format import VERSION as SSTABLE_VERSION
 from tests.support.simfs import SimFileSystem
 from tests.support.states import PATH, SCHEMA, US, World, batch, rows_of, sides
 
@@ -82,7 +83,7 @@ def test_creation_that_was_cut_short_is_finished(world: World) -> None:
 
 
 def newer_document(data: bytes) -> bytes:
-    return data.replace(f"lsmstate {VERSION} ".encode(), f"lsmstate {VERSION + 1} ".encode(), 1)
+    return data.replace(f"lsmstate {PLAIN} ".encode(), f"lsmstate {VERSION + 1} ".encode(), 1)
 
 
 def newer_table(data: bytes) -> bytes:
@@ -90,7 +91,7 @@ def newer_table(data: bytes) -> bytes:
     at = len(data) - FOOTER_BYTES
     body = bytearray(data[at:-8])
     assert bytes(body[:8]) == MAGIC
-    struct.pack_into("<I", body, 8, 2)
+    struct.pack_into("<I", body, 8, SSTABLE_VERSION + 1)
     return data[:at] + bytes(body) + struct.pack("<Q", xxhash.xxh3_64_intdigest(bytes(body)))
 
 
@@ -98,16 +99,18 @@ def newer_table(data: bytes) -> bytes:
 def test_newer_document_is_refused_with_the_way_out(world: World, tree: Tree, part: str) -> None:
     changed = {path: newer_document(data) if data and part in path else data for path, data in tree.items()}
     assert changed != tree
-    check_refused(world, changed, FormatVersionError, "format 2, this lsmstate reads format 1; open it with")
+    check_refused(
+        world, changed, FormatVersionError, f"format {VERSION + 1}, this lsmstate reads format {VERSION}; open it with"
+    )
 
 
 def test_newer_table_is_refused_with_the_way_out(world: World, tree: Tree) -> None:
     changed = {path: newer_table(data) if data and path.endswith(".sst") else data for path, data in tree.items()}
     fs = SimFileSystem.of(changed)
     store = world.open(fs=fs)
-    with pytest.raises(FormatVersionError, match=r"\.sst: written in format 2"):
+    with pytest.raises(FormatVersionError, match=rf"\.sst: written in format {SSTABLE_VERSION + 1}"):
         rows_of(store.scan(0))
-    assert all("format 2" in problem.what for problem in store.verify())
+    assert all(f"format {SSTABLE_VERSION + 1}" in problem.what for problem in store.verify())
     assert {path: data for path, data in fs.tree().items() if data is not None} == {
         path: data for path, data in changed.items() if data is not None
     }
@@ -125,9 +128,9 @@ def like(side: Side, **changes: Any) -> Side:
     return Side(**{**told, **changes})
 
 
-WIDER = SCHEMA.append(pa.field("new", pa.int64()))
+WIDER = SCHEMA.append(pa.field("new", pa.int64(), nullable=False))
 OTHER_TYPE = SCHEMA.set(2, pa.field("v", pa.binary()))
-OTHER_ORDER = pa.schema([SCHEMA.field(1), SCHEMA.field(0), SCHEMA.field(2)])
+OTHER_KEY = SCHEMA.set(0, pa.field("k", pa.string()))
 STRICT = SCHEMA.set(2, pa.field("v", pa.string(), nullable=False))
 ONE, TWO = sides()
 OTHER_SIDES: dict[str, tuple[list[Any], str]] = {
@@ -135,10 +138,10 @@ OTHER_SIDES: dict[str, tuple[list[Any], str]] = {
     "too many": (sides(3), "the state has 2 sides, not 3"),
     "other name": ([ONE, like(TWO, name="x")], r"side 1 \(side1\).*name was 'side1' and is now 'x'"),
     "other order": ([TWO, ONE], "name was 'side0'"),
-    "more columns": ([like(ONE, schema=WIDER), TWO], "unknown 'new'"),
+    "a column that is never NULL": ([like(ONE, schema=WIDER), TWO], "'new' is new and not nullable"),
     "other type": ([like(ONE, schema=OTHER_TYPE), TWO], "'v' is binary instead of string"),
-    "other columns order": ([like(ONE, schema=OTHER_ORDER), TWO], "the order of columns"),
-    "not nullable": ([like(ONE, schema=STRICT), TWO], "'v' is not nullable"),
+    "other key": ([like(ONE, schema=OTHER_KEY), TWO], "'k' is string instead of int64.*need a migration"),
+    "not nullable": ([like(ONE, schema=STRICT), TWO], "'v' was nullable and is not any more"),
     "other retention": ([like(ONE, retention=5 * US), TWO], "retention_us was None and is now 5"),
     "other bucket": ([like(ONE, bucket=5 * US), TWO], "bucket_us was 10 and is now 5"),
     "no sides": ([], "sides"),
@@ -211,3 +214,13 @@ def test_real_path_that_is_no_state_is_left_alone(tmp_path: Path) -> None:
         StateStore.open(tmp_path / "notes.txt", sides())
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(("path", "got"), [(None, "NoneType"), (7, "int"), (b"/s", "bytes"), ("", "an empty string")])
+def test_path_that_names_nothing_is_misuse_told_in_words(world: World, tree: Tree, path: Any, got: str) -> None:
+    message = f"the path of a state is a string or a pathlib.Path, not {got}"
+    fs = SimFileSystem.of(tree)
+    with pytest.raises(ValueError, match=message):
+        StateStore.open(path, sides(), fs=fs)
+    with pytest.raises(ValueError, match=message):
+        world.open(fs=fs).branch(1, path)

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from lsmstate import EpochError, FencedError, StateStore
-from tests.support.states import World, batch, rows_of, sides
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with World(sides(retention=1000)) as world:
-        yield world
+from tests.support.states import World, batch, rows_of
 
 
 def values(store: StateStore) -> list[str]:

@@ -1,13 +1,12 @@
 """A crash after every operation leaves the last acknowledged epoch, or a newer complete one, and nothing between.
 
 The default run recovers at least `IMAGES` different disks. Every one of them is opened, read at every retained epoch,
-committed to once more, and read again after another power cut. With LSMSTATE_TEST_SIZE=full there are fifty times as
-many, of which one in `GO_ON_EVERY` is committed to, and crashes during recovery are tried at every point.
+committed to once more, and read again after another power cut. In larger runs (tests/support/sizes.py)
+one in `GO_ON_EVERY` is committed to, and crashes during recovery are tried at every point.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 
@@ -22,14 +21,14 @@ from tests.support.crash_kill import check_kill
 from tests.support.crash_memo import decoded_once, encoded_once
 from tests.support.seeded_bugs import BUGS, Bug
 from tests.support.simfs import SimFileSystem
+from tests.support.sizes import size
 
-FULL = os.environ.get("LSMSTATE_TEST_SIZE") == "full"
-IMAGES = 5_000_000 if FULL else 100_000
+IMAGES = size("crash_images")
 IMAGES_EACH = -(-IMAGES // len(CASES))
-GO_ON_EVERY = 8 if FULL else 1
+GO_ON_EVERY = size("crash_go_on_every")
 TURNS_MAX = 60
-RECOVERED_EVERY = 1 if FULL else 30  # points whose recovery is crashed in turn
-RECOVERY_IMAGES = 32 if FULL else 4  # a point of the recovery, at most
+RECOVERED_EVERY = size("recovery_every")  # points whose recovery is crashed in turn
+RECOVERY_IMAGES = size("recovery_images")  # a point of the recovery, at most
 SEEDED_IMAGES = 40  # a point, at most, to find a seeded bug with
 
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -46,8 +45,10 @@ def test_crash_leaves_last_acknowledged_epoch_or_a_newer_complete_one(case: Case
     driver = case.run()
     checker = Checker(driver.stories, case.options, go_on_every=GO_ON_EVERY)
     points = crash_points(driver.disk)
+    turns = 0
     for at, image in images(driver.disk, case.name):
-        if at == points[0] and checker.images >= IMAGES_EACH:
+        turns += at == points[0]
+        if turns > 1 and checker.images >= IMAGES_EACH:  # every point has had its turn
             break
         checker.check(image, at)
     print(f"{checker.images} distinct images over {len(points)} points")

@@ -5,7 +5,6 @@ Each case reads everything that can be read: every retained epoch by scan, and t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,11 +14,11 @@ from lsmstate.sstable.cache import FileCache
 from tests.support.crash_memo import decoded_once
 from tests.support.damaged import Sound, Tree
 from tests.support.simfs import SimFileSystem
-from tests.support.small_store import Reading, build, compact, open_small, read_all
+from tests.support.sizes import size
+from tests.support.small_store import Reading, build, compact, open_store, read_all
 
 DOCUMENTED = (CorruptionError, FormatVersionError, NotAStateError)
-FULL = os.environ.get("LSMSTATE_TEST_SIZE") == "full"
-VERIFY_EVERY = 1 if FULL else 5  # reads are checked for every byte, `verify` for every fifth
+VERIFY_EVERY = size("verify_every")  # reads are checked for every byte, `verify` for every fifth
 SLICES = 8
 
 
@@ -53,7 +52,7 @@ def check(fs: SimFileSystem, expected: Reading, *, verify: bool, cache: FileCach
         outcome = "right"
     if verify:
         try:
-            with open_small(fs, read_only=True) as store:
+            with open_store(fs, read_only=True) as store:
                 assert store.verify(), "verify found nothing"
         except DOCUMENTED:
             pass
@@ -69,7 +68,7 @@ def all_bytes(tree: Tree, part: int) -> Iterator[tuple[str, int]]:
 def test_every_flipped_byte_is_refused_or_harmless(part: int, sound: tuple[Sound, Reading], figures) -> None:
     whole, expected = sound
     tree = whole.tree
-    masks = [1 << bit for bit in range(8)] if FULL else [0xFF]
+    masks = [0xFF] if size("flipped_bits") == 1 else [1 << bit for bit in range(8)]
     for number, (path, at) in enumerate(all_bytes(tree, part)):
         data = tree[path] or b""
         for mask in masks:
@@ -83,9 +82,9 @@ def test_every_flipped_byte_is_refused_or_harmless(part: int, sound: tuple[Sound
 @pytest.mark.parametrize("part", range(SLICES))
 def test_every_truncation_is_refused(part: int, sound: tuple[Sound, Reading], figures) -> None:
     whole, expected = sound
-    for path, size in all_bytes(whole.tree, part):
+    for path, end in all_bytes(whole.tree, part):
         data = whole.tree[path] or b""
-        fs = whole.changed(path, data[:size])
+        fs = whole.changed(path, data[:end])
         check(fs, expected, verify=False, cache=whole.files(fs))
         figures.add("truncations", 1)
 

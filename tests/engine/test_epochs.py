@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from lsmstate import EpochError, StateStore
-from tests.support.states import World, batch, rows_of, sides
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with World(sides(retention=1000)) as world:
-        yield world
+from tests.support.states import World, batch, rows_of
 
 
 def values(store: StateStore) -> list[str]:
@@ -142,7 +134,7 @@ def test_abort_leaves_no_candidate(world: World) -> None:
     store.append(0, batch((1, 1, "a")))
     store.prepare(1)
     store.abort(1)
-    assert world.files("manifest") == set()
+    assert world.files("manifest") == {"aborted"}
     with pytest.raises(EpochError, match="not prepared"):
         store.commit(1)
     with pytest.raises(EpochError, match="nothing to abort"):
@@ -184,6 +176,20 @@ def test_epochs_do_not_go_back(world: World) -> None:
             store.prepare(epoch)
     store.snapshot_epoch(50)
     assert store.epochs() == [5, 50]
+
+
+def test_restore_starts_a_new_line_and_what_is_written_there_bears_its_number(world: World) -> None:
+    store = world.open()
+    for epoch in (1, 2):
+        store.append(0, batch((1, epoch, "a")))
+        store.snapshot_epoch(epoch)
+    assert store.stats().line == 1
+    store.restore(1)
+    assert store.stats().line == 2
+    store.append(0, batch((1, 2, "b")))
+    assert "-000002-" in store.prepare(2)
+    store.commit(2)
+    assert world.open().stats().line == 2
 
 
 def test_restore_discards_what_is_newer_and_continues_after_it(world: World) -> None:

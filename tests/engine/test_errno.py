@@ -26,7 +26,7 @@ from tests.support.simfs import SimFileSystem
 
 STORY = Story("/state", created=True)
 OPTIONS = Options(retain=2, memtable_bytes=1)
-CODES = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EMFILE, errno.EROFS)
+CODES = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EMFILE, errno.EROFS, errno.EDQUOT, errno.ENOTSUP)
 CHANGES = ("create", "write", "link", "make_dir", "lock", "unlink", "sync", "sync_dir")
 SPILLS_MAX = 3
 HANGS_AFTER_SECONDS = 120
@@ -172,18 +172,20 @@ def fail_everywhere(
     clean: list[list[Epochs]],
     figures: Figures,
     sticky: bool = False,
+    kind: type[Fault] = Fault,
+    least: int = 100,
 ) -> None:
     """Runs the workload with each of its operations failing, until there is no operation left to fail."""
     index = 0
     checker = Checker([STORY], OPTIONS)
     while True:
-        fault = Fault(index, code, sticky)
+        fault = kind(index, code, sticky)
         with same_names("errno"):
             fail_once(mount(fault), fault, clean, checker)
         if fault.hit is None:
             break
         index += 1
-    assert index > 100
+    assert index > least
     figures.add("errors of file operations survived", index)
 
 
@@ -221,6 +223,8 @@ def is_the_fault(error: Exception, fault: Fault) -> bool:
     """What failed in the background is raised by a later call: as itself, or as what it has done to the handle."""
     if isinstance(error, StorePoisonedError):
         return fault.poisons
+    if isinstance(error, LsmStateError) and error.__cause__ is not None:
+        return isinstance(error.__cause__, OSError) and error.__cause__.errno == fault.code  # said in words
     return isinstance(error, OSError) and error.errno == fault.code and fault.hit is not None
 
 

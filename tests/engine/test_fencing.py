@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lsmstate import FencedError, StateStore
+from lsmstate import FencedError, SnapshotExpired, StateStore
 from tests.support.peer import KINDS, write_epochs
 from tests.support.states import World, batch, rows_of
 
@@ -55,6 +55,22 @@ def test_prepared_writer_that_was_overtaken_is_fenced(world: World, epochs: int)
         with pytest.raises(FencedError, match="reopen"):
             zombie.commit(2)
     assert rows_of(world.open().scan(0)) == before
+
+
+def test_merge_of_files_that_another_handle_has_retired_says_so(world: World) -> None:
+    zombie = world.open(memtable_bytes=1)
+    for number in range(4):
+        zombie.append(
+            0,
+            batch((number, number, "x")),
+        )
+        zombie.append(1, batch((number, number, "x")))
+    zombie.snapshot_epoch(1)
+    other = world.open(retain=2)
+    write_epochs(other, range(2, 12))
+    with pytest.raises(SnapshotExpired, match="retired by another handle; reopen"):
+        zombie.compact(major=True)
+    assert world.open().verify() == []
 
 
 WRITES: dict[str, Callable[[StateStore], object]] = {

@@ -8,16 +8,18 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from iopool import LocalFileSystem
 from lsmstate.sstable.format import VERSION
+from tests.support import nested_store, small_store
 from tests.support.simfs import SimFileSystem
-from tests.support.small_store import EPOCHS, build, open_small, read_all
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FORMATS = sorted(path.name for path in GOLDEN.glob("format-*"))
+STORES: dict[str, ModuleType] = {"format-1": small_store, "format-2": nested_store}
 
 
 def test_present_format_has_a_golden_state() -> None:
@@ -26,17 +28,17 @@ def test_present_format_has_a_golden_state() -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_golden_state_reads_as_it_was_written(name: str, tmp_path: Path) -> None:
-    fresh = SimFileSystem()
-    build(fresh)
+    fresh, kind = SimFileSystem(), STORES[name]
+    kind.build(fresh)
     shutil.copytree(GOLDEN / name, tmp_path / "state")
     path = str(tmp_path / "state")
-    assert read_all(LocalFileSystem(), path) == read_all(fresh)
-    with open_small(LocalFileSystem(), path) as store:
+    assert kind.read_all(LocalFileSystem(), path) == kind.read_all(fresh)
+    with kind.open_store(LocalFileSystem(), path) as store:
         assert store.verify() == []
-        store.snapshot_epoch(EPOCHS + 1)
-    with open_small(LocalFileSystem(), path, read_only=True) as store:
-        assert store.epochs()[-1] == EPOCHS + 1
+        store.snapshot_epoch(kind.EPOCHS + 1)
+    with kind.open_store(LocalFileSystem(), path, read_only=True) as store:
+        assert store.epochs()[-1] == kind.EPOCHS + 1
 
 
 if __name__ == "__main__":
-    build(LocalFileSystem(), str(Path(sys.argv[1]).absolute()))
+    STORES[Path(sys.argv[1]).name].build(LocalFileSystem(), str(Path(sys.argv[1]).absolute()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -10,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-KILLS = 50_000 if os.environ.get("LSMSTATE_TEST_SIZE") == "full" else 1_000
+from tests.support.sizes import size
+
+KILLS = size("kills")
 PARTS = 4
 
 

@@ -1,115 +1,43 @@
-"""Readers in threads while a writer appends, removes, publishes and restores: every view is one moment.
+"""MVCC under stress and a soak in one: views in threads are always one moment, and nothing that a process holds grows.
 
-A transfer is two rows, +n on side 0 and -n on side 1, and an epoch holds whole transfers. So in any committed epoch
-both sides hold the same keys; and in any snapshot side 0 is at most the one transfer ahead that is under way.
+What is done is told in `tests.support.soak` and `tests.support.transfers`; how long it takes, in the table of sizes.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+import json
+import subprocess
+import sys
 from pathlib import Path
-from time import monotonic
 
-import pytest
+from tests.conftest import Figures
+from tests.support.sizes import size
+from tests.support.soak import LEAST, Measured, grown
 
-from lsmstate import EpochError, Options, Side, SnapshotExpired, StateStore, View
-from tests.support.states import batch, plain, sides
-
-READERS = 3
-TRANSFERS = 20  # per epoch
-KEPT_US = 3 * TRANSFERS
+ROOT = Path(__file__).parents[2]
+READERS = 4
 
 
-def keys(view: View | StateStore, side: int) -> list[int]:
-    return sorted(row[0] for row in plain(view.scan(side)))
+def test_views_are_one_moment_and_memory_descriptors_threads_and_mappings_stay_flat(
+    tmp_path: Path, figures: Figures
+) -> None:
+    seconds = size("soak_seconds")
+    command = [sys.executable, "-m", "tests.support.soak", str(tmp_path / "state"), str(seconds)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=2 * seconds + 600)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["handles"] >= LEAST
+    assert told["epochs"] > told["handles"]
+    assert told["reads"] > READERS * told["handles"]
+    figures.add("soak: {} s, {} epochs, {} reads", seconds, told["epochs"], told["reads"])
+    figures.add("soak: {} handles opened and closed, then {} descriptors", told["handles"], told["descriptors"])
+    figures.add("soak: {} threads, {} MiB resident", told["threads"], told["resident_bytes"] >> 20)
 
 
-class Stress:
-    """One writer and some readers; `errors` holds what any of them raised."""
-
-    def __init__(self, path: str, seconds: float) -> None:
-        self.path, self.deadline = path, monotonic() + seconds
-        self.kinds: list[Side] = sides(retention=KEPT_US, bucket=7)
-        self.store = StateStore.open(path, self.kinds, Options(retain=2, memtable_bytes=2000, batch_rows=16))
-        self.errors: list[BaseException] = []
-        self.reads = self.epochs = 0
-
-    def run(self) -> None:
-        threads = [threading.Thread(target=self._guarded, args=(self._read,)) for _ in range(READERS)]
-        threads.append(threading.Thread(target=self._guarded, args=(self._read_elsewhere,)))
-        for thread in threads:
-            thread.start()
-        self._guarded(self._write)
-        for thread in threads:
-            thread.join(60.0)
-            assert not thread.is_alive()
-        assert self.store.verify() == []
-        assert self.store.stats().collection_error is None
-        self.store.close()
-
-    def _guarded(self, work: Callable[[], None]) -> None:
-        try:
-            while monotonic() < self.deadline and not self.errors:
-                work()
-        except BaseException as error:
-            self.errors.append(error)
-
-    def _write(self) -> None:
-        epoch = self.epochs + 1
-        first = epoch * TRANSFERS
-        for n in range(first, first + TRANSFERS):
-            self.store.append(0, batch((n, n, "+")))
-            self.store.append(1, batch((n, n, "-")))
-        self.store.advance_watermark(first)
-        if epoch % 5 == 0:
-            for side in (0, 1):
-                self.store.remove(side, first, first + 3)
-        self.store.snapshot_epoch(epoch)
-        self.epochs = epoch
-        if epoch % 7 == 0:
-            self.store.restore(epoch - 1)
-            self.store.snapshot_epoch(epoch)
-
-    def _read(self) -> None:
-        with self.store.snapshot() as view:
-            right, left = keys(view, 1), keys(view, 0)
-            ahead = set(left) ^ set(right)
-            assert len(ahead) <= 3, f"{len(ahead)} keys on one side only"
-            assert len(set(left)) == len(left)
-            assert (left, right) == (keys(view, 0), keys(view, 1)), "a view changed"
-            self._probe(view, left)
-        if self.epochs:
-            self._read_epoch(self.store)
-        self.reads += 1
-
-    def _read_elsewhere(self) -> None:
-        """Another handle, which learns of collection only through its pins."""
-        with StateStore.open(self.path, read_only=True) as other:
-            if other.epochs():
-                self._read_epoch(other)
-        self.reads += 1
-
-    def _read_epoch(self, store: StateStore) -> None:
-        try:
-            view = store.at_epoch(store.epochs()[-1])
-        except (EpochError, SnapshotExpired):
-            return  # retired in the meantime
-        with view:
-            assert keys(view, 0) == keys(view, 1), "an epoch holds half a transfer"
-
-    def _probe(self, view: View, left: list[int]) -> None:
-        if left:
-            asked = [(n, n, None) for n in left]
-            found = sorted(row[0] for row in plain(view.probe(0, batch(*asked), 0, 0)))
-            assert found == left
-
-
-@pytest.mark.parametrize("seconds", [2.0, pytest.param(30.0, marks=pytest.mark.long)])
-def test_views_in_threads_are_always_one_moment(tmp_path: Path, seconds: float) -> None:
-    stress = Stress(str(tmp_path / "state"), seconds)
-    stress.run()
-    if stress.errors:
-        raise stress.errors[0]
-    assert stress.epochs > 3
-    assert stress.reads > READERS
+def test_growth_of_any_one_is_found() -> None:
+    flat = [Measured(200 << 20, 20, 2, 0)] * 12
+    assert grown(flat) == []
+    for name, more in zip(Measured._fields, (60 << 20, 1, 1, 1), strict=True):
+        leaking = [m._replace(**{name: getattr(m, name) + n * more}) for n, m in enumerate(flat)]
+        (found,) = grown(leaking)
+        assert found.startswith(f"{name}: ")

@@ -13,6 +13,7 @@ import pytest
 from lsmstate import SchemaError, Side, StateStore
 from lsmstate.hashing import hash_keys
 from lsmstate.keys import TS_MAX, TS_MIN
+from tests.support.loops import loops  # noqa: F401  # each test runs with both
 from tests.support.model import Model
 from tests.support.states import SCHEMA, US, World, batch, plain, rows_of, sides
 

@@ -7,7 +7,6 @@ must fail with the documented error and change nothing. Reading and writing are 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import Counter
 
 import pytest
@@ -21,10 +20,10 @@ from tests.conftest import Figures
 from tests.support.draws import draw_rows
 from tests.support.machine import Handle, ReadingAndWriting, codes, number, same
 from tests.support.model import Model
+from tests.support.sizes import size
 from tests.support.states import plain
 
-FULL = os.environ.get("LSMSTATE_TEST_SIZE") == "full"
-EXAMPLES, STEPS = (20_000, 100) if FULL else (300, 50)
+EXAMPLES, STEPS = size("state_machine"), size("state_machine_steps")
 
 
 class StateMachine(ReadingAndWriting):

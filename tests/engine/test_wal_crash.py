@@ -15,9 +15,9 @@ from tests.support.crash_kill import killed
 from tests.support.crash_memo import decoded_once
 from tests.support.crash_workload import batch, rows_of
 from tests.support.simfs import SimFileSystem
+from tests.support.sizes import is_default, size
 from tests.support.wal_bugs import BUGS, Bug
 from tests.support.wal_story import (
-    WORKLOADS,
     Held,
     Story,
     check_held,
@@ -26,13 +26,12 @@ from tests.support.wal_story import (
     images,
     number,
     open_wal,
-    told,
 )
+from tests.support.wal_workloads import WORKLOADS, told
 
-FULL = os.environ.get("LSMSTATE_TEST_SIZE") == "full"
-IMAGES_A_POINT = 200 if FULL else 5
-GO_ON_EVERY = 1 if FULL else 6
-FAIL_EVERY = 1 if FULL else 3
+IMAGES_A_POINT = size("wal_images")
+GO_ON_EVERY = 2 * size("wal_every") if is_default() else 1
+FAIL_EVERY = size("wal_every")
 
 each_workload = pytest.mark.parametrize("name", WORKLOADS)
 
@@ -58,7 +57,7 @@ def test_crash_loses_no_acknowledged_write(name: str, figures: Figures) -> None:
 
 @each_workload
 def test_process_after_a_killed_one_acknowledges_nothing_that_a_power_cut_loses(name: str) -> None:
-    check_kills(told(name), 1 if FULL else 3)
+    check_kills(told(name), size("wal_every"))
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["not done", "done all the same"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
 from pathlib import Path
 
-KILLS = 5_000 if os.environ.get("LSMSTATE_TEST_SIZE") == "full" else 100
+from tests.support.sizes import size
+
+KILLS = size("wal_kills")
 
 
 def test_killed_writers_lose_no_acknowledged_row(disk_path: Path, figures) -> None:

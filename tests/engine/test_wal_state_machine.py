@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -14,10 +12,10 @@ from tests.conftest import Figures
 from tests.support.crash_check import unsynced_lost
 from tests.support.crash_memo import decoded_once
 from tests.support.crash_workload import SECOND, batch, rows_of
+from tests.support.sizes import size
 from tests.support.wal_story import Story, held_by, number, word
 
-FULL = os.environ.get("LSMSTATE_TEST_SIZE") == "full"
-EXAMPLES, STEPS = (5_000, 60) if FULL else (60, 30)
+EXAMPLES, STEPS = size("wal_state_machine"), size("wal_state_machine_steps")
 
 small = st.integers(1, 30)
 
