@@ -17,7 +17,7 @@ from lsmstate.join.kinds import Kind
 from lsmstate.join.partition import partition_of
 from lsmstate.join.reading import job_of, state_at
 from lsmstate.join.spec import SIDES
-from lsmstate.join.why import At, Why, explain
+from lsmstate.join.why import At, Why, explain, key_array
 from lsmstate.schema import Side
 
 _EPOCHS_ASKED = 32  # that lie back
@@ -26,7 +26,8 @@ _EPOCHS_ASKED = 32  # that lie back
 def why(path: str | os.PathLike[str], side: str, key: object, epoch: int | None = None) -> Why:
     """What became of the rows of a side ("left" or "right") with a key, as of an epoch; the newest unless told.
 
-    `key` is a value, or a tuple of them where the key has several columns. `.text` tells it in words.
+    `key` is a value, or a tuple of them where the key has several columns: Python's, or pyarrow Scalars of the columns'
+    types. `.text` tells it in words.
     """
     if side not in SIDES:
         raise ValueError(f"side must be 'left' or 'right', not {side!r}")
@@ -89,7 +90,7 @@ def _partition(side: Side, key: object, partitions: int) -> int:
     values = tuple(key) if isinstance(key, tuple | list) else (key,)
     kinds = [side.schema.field(name).type for name in side.keys]
     try:
-        arrays = [pa.array([value], kind) for value, kind in zip(values, kinds, strict=True)]
+        arrays = [key_array(value, kind) for value, kind in zip(values, kinds, strict=True)]
     except (pa.ArrowException, ValueError, TypeError) as error:
         told = ", ".join(f"{name} ({kind})" for name, kind in zip(side.keys, kinds, strict=True))
         raise ValueError(f"the key does not fit; it is {told}") from error

@@ -94,11 +94,31 @@ def complete(home: Home, partitions: int, epoch: int, line: Line | None = None) 
         raise EpochError(told + f"There are damaged manifests: {', '.join(damaged)}; bring back a copy of them")
     if line.chosen(epoch):
         raise EpochError(told + "A line starts from it, and its manifests are gone: bring back a copy of them")
+    lost = [gone for partition in missing if (gone := _lost(home, partition, epoch))]
+    if lost:
+        raise EpochError(
+            told
+            + f"{'; '.join(lost)}, though the state has earlier epochs: bring back a copy, or take the join back as "
+            "a whole (see docs/recovery.md)"
+        )
     raise EpochError(
         told + "Was the result cut short downstream, by `limit`, `head`, `take` or `show`, or its tasks joined by "
         "`coalesce`? Then its rows are not in the state: write all of the result, or filter it (and use `repartition` "
         "for fewer files), and start anew with another state= and checkpointLocation"
     )
+
+
+def _lost(home: Home, partition: int, epoch: int) -> str | None:
+    """What is gone of a partition that has nothing of what others have finished before an epoch; None if it has."""
+    if manifests_of(home, partition):
+        return None
+    earlier = (names.parse(name) for other in home.partitions_made() for name in manifests_of(home, other))
+    if not any(name is not None and name.epoch < epoch for name in earlier):
+        return None
+    for directory in (home.partition(partition), f"{home.partition(partition)}/{names.MANIFEST_DIR}"):
+        if home.fs.kind(directory) is None:
+            return f"There is no directory {directory}"
+    return f"There is nothing in {home.partition(partition)}/{names.MANIFEST_DIR}"
 
 
 def manifests_of(home: Home, partition: int) -> list[str]:

@@ -1,6 +1,7 @@
 """The home of a join: one directory, shared by the driver and all tasks.
 
     JOB                       what the state is bound to: job, partitions, sides, interval
+    JOB-NUMBER                the same since the columns changed (evolution.py); the last one counts
     lines/NUMBER              each history after the first: the epoch that it starts from (lines.py)
     runs/NUMBER               each run of a query that has worked here, in order; an older one gives up (runs.py)
     barriers/LINE-EPOCH       the barrier of each epoch (barrier.py)
@@ -25,7 +26,7 @@ from iopool import FileLock, FileSystem, make_dirs
 from lsmstate.errors import CorruptionError, NotAStateError, SchemaError
 from lsmstate.join.spec import Job, JoinSpec, differences
 from lsmstate.manifest import names
-from lsmstate.manifest.codec import DOCUMENT_MAX_BYTES, decode, encode
+from lsmstate.manifest.codec import DOCUMENT_MAX_BYTES, NESTED, PLAIN, decode, encode
 
 JOB = "JOB"
 RUNS = "runs"
@@ -36,6 +37,7 @@ CHECKPOINTS = "checkpoints"
 _DRAFTS = "drafts"
 _LOCKS = "locks"
 _DIRS = (BARRIERS, _DRAFTS, LINES, _LOCKS, RUNS, TICKS)
+_CHANGED = re.compile(r"JOB-([0-9]{6})")
 _PARTITION = re.compile(r"p-([0-9]{5})")
 
 
@@ -64,12 +66,12 @@ class Home:
 
     # ---- documents
 
-    def publish(self, directory: str, name: str, body: Mapping[str, Any]) -> bool:
+    def publish(self, directory: str, name: str, body: Mapping[str, Any], version: int = PLAIN) -> bool:
         """Makes a document durable under its name; False if another writer was faster."""
         draft = f"{self.path}/{_DRAFTS}/{uuid.uuid4().hex}"
         file = self.fs.create(draft)
         try:
-            file.write([encode(name, dict(body))])
+            file.write([encode(name, dict(body), version)])
             file.sync()
         finally:
             file.close()
@@ -129,6 +131,12 @@ class Home:
                 f"{self.path}: the join has changed since the state was made: {'; '.join(changed)}. "
                 "Continue it as it was, or start anew with another state= and another checkpointLocation"
             )
+        if [side.schema_id for side in bound.sides] != [side.schema_id for side in spec.sides]:
+            self._publish_job(f"{JOB}-{self._changes() + 1:06d}", spec)
+            if self.job() != spec.describe():
+                raise SchemaError(
+                    f"{self.path}: another query changes the columns at the same time; start this one again"
+                )
         for name in _DIRS:  # copies of a state tend to lose empty directories
             self.fs.make_dir(f"{self.path}/{name}")
         self.fs.sync_dir(self.path)
@@ -138,7 +146,25 @@ class Home:
         kind = self.fs.kind(self.path)
         if kind is not None and kind != "dir":
             raise NotAStateError(f"{self.path}: is not a directory; name another state=")
-        return self.read("", JOB)
+        if kind == "dir":
+            self._check_dirs()
+        changes = self._changes() if kind is not None else 0
+        return self.read("", f"{JOB}-{changes:06d}" if changes else JOB)
+
+    def _changes(self) -> int:
+        """How often the columns have changed."""
+        matches = (_CHANGED.fullmatch(name) for name in self.fs.list_dir(self.path))
+        return max((int(match[1]) for match in matches if match is not None), default=0)
+
+    def _check_dirs(self) -> None:
+        """What lies inside a home is its own: a link would lead readers and collectors out of it."""
+        for name in self.fs.list_dir(self.path):
+            ours = name in _DIRS or name == CHECKPOINTS or _PARTITION.fullmatch(name)
+            if ours and self.fs.kind(f"{self.path}/{name}") not in ("dir", None):
+                raise NotAStateError(
+                    f"{self.path}/{name}: is not a directory; links inside a state are not followed, whoever made "
+                    "them: put the directory itself there"
+                )
 
     def _create(self, spec: JoinSpec) -> None:
         make_dirs(self.fs, self.path)
@@ -148,7 +174,10 @@ class Home:
         for name in _DIRS:
             self.fs.make_dir(f"{self.path}/{name}")
         self.fs.sync_dir(self.path)
-        self.publish("", JOB, spec.describe())
+        self._publish_job(JOB, spec)
+
+    def _publish_job(self, name: str, spec: JoinSpec) -> None:
+        self.publish("", name, spec.describe(), NESTED if any(side.is_nested for side in spec.sides) else PLAIN)
 
 
 def is_home(fs: FileSystem, path: str) -> bool:

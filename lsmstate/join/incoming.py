@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lsmstate.engine.intake import Batch
+from lsmstate.encodings import means
+from lsmstate.engine.intake import Batch, batches_of, decoded
 from lsmstate.errors import SchemaError
 from lsmstate.schema import Side
 
@@ -30,11 +31,12 @@ def parts_of(side: Side, batch: Batch) -> list[pa.RecordBatch]:
         wanted, given = ", ".join(side.schema.names), ", ".join(batch.schema.names)
         raise SchemaError(f"side {side.name!r} has the columns {wanted}; the batch has {given}")
     picked = batch.select(side.schema.names)
-    parts = [picked] if isinstance(picked, pa.RecordBatch) else picked.combine_chunks().to_batches()
     for number, told in enumerate(side.schema):
         kind = picked.schema.field(number).type
-        if kind != told.type:
+        if kind != told.type and not means(kind, told.type):
             raise SchemaError(f"side {side.name!r}: column {told.name!r} is {kind} instead of {told.type}; cast it")
+    parts = batches_of(picked if picked.schema.types == side.schema.types else decoded(picked, side.schema))
+    for number, told in enumerate(side.schema):
         nulls = sum(part.column(number).null_count for part in parts)
         if nulls and not told.nullable:
             raise SchemaError(f"side {side.name!r}: column {told.name!r} holds {nulls} NULLs and may hold none")

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmstate.engine import StateStore, View
+from lsmstate.hashing.sameness import has_one_form
 from lsmstate.join.condition import fulfils
+from lsmstate.join.row_sizes import row_bytes
 from lsmstate.join.shape import Columns, Shape
 from lsmstate.keys import I64, U64
-from lsmstate.layout import layout_of
 from lsmstate.schema import PROBE_INDEX, ROW_ID
 
 _BYTES_MAX = 32 << 20  # of the rows that come out at once, unless one pair is larger
@@ -43,7 +44,8 @@ def meet(
     low, high = shape.kind.reach(side)
     wanted = wanted or shape.condition is not None
     view = state if isinstance(state, View) else state.view()
-    keys = dict(zip(shape.sides[side].key_fields, shape.sides[1 - side].key_fields, strict=True))
+    pairs = zip(shape.sides[side].key_fields, shape.sides[1 - side].key_fields, strict=True)
+    keys = {mine: theirs for mine, theirs in pairs if has_one_form(batch.schema.field(mine).type)}
     payload = [field for field in range(batch.num_columns) if field not in keys] if wanted else []
     sizes = row_bytes(batch) if wanted else np.zeros(1, np.int64)
     narrow = int(sizes.max(initial=0)) * view.batch_rows <= _BYTES_MAX  # so the probe may gather all that asks
@@ -95,14 +97,3 @@ def _fulfilling(shape: Shape, met: Met) -> Met:
 
 def _taken(columns: list[pa.Array], rows: pa.Array) -> list[pa.Array]:
     return [column.take(rows) for column in columns]
-
-
-def row_bytes(batch: pa.RecordBatch) -> I64:
-    """About how many bytes each row takes: a wide row that matches often makes a large result of a small batch."""
-    sizes = np.zeros(batch.num_rows, np.int64)
-    for column in batch.columns:
-        layout = layout_of(column.type)
-        sizes += layout.width or 1
-        if layout.varying:
-            sizes += pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return sizes

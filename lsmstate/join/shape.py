@@ -18,6 +18,7 @@ from lsmstate.join.condition import Condition
 from lsmstate.join.kinds import Kind
 from lsmstate.join.late import check_names, late_side
 from lsmstate.join.marks import marks_side
+from lsmstate.key_types import cast_to_meet
 from lsmstate.schema import Side
 
 Columns = list[pa.Array]  # of left rows, then of right rows
@@ -141,6 +142,5 @@ def check_they_meet(sides: tuple[Side, Side]) -> None:
     for what, (one, other) in zip(["keys"] * len(left.keys) + ["times"], pairs, strict=True):
         kinds = left.schema.field(one).type, right.schema.field(other).type
         if kinds[0] != kinds[1]:
-            raise SchemaError(
-                f"the {what} {one!r} ({kinds[0]}) and {other!r} ({kinds[1]}) cannot be compared; cast one of them"
-            )
+            way = cast_to_meet(*kinds) if what == "keys" else "cast one of them"
+            raise SchemaError(f"the {what} {one!r} ({kinds[0]}) and {other!r} ({kinds[1]}) cannot be compared; {way}")

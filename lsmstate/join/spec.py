@@ -14,12 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from lsmstate.errors import CorruptionError
+from lsmstate.evolution import refusal
 from lsmstate.join.condition import Condition
 from lsmstate.join.kinds import ASOF, INSTANT, INTERVAL, Kind
 from lsmstate.join.pace import Pace
 from lsmstate.join.partition import PARTITIONS_MAX
 from lsmstate.join.shape import Shape, state_sides
-from lsmstate.schema import Side, difference
+from lsmstate.schema import Side
 
 SIDES = ("left", "right")
 _BOUND = {
@@ -119,7 +120,7 @@ def differences(stored: Mapping[str, Any], spec: JoinSpec) -> list[str]:
         if stored[name] != now[name]
     ]
     for name, was, side in zip(SIDES, stored["sides"], spec.sides, strict=True):
-        change = difference(Side.parse(was), side)
+        change = refusal(Side.parse(was), side)
         if change is not None and not (change.startswith("retention_us") and told):  # follows from the interval
             told.append(f"{name}: {change}")
     return told

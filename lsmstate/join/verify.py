@@ -182,6 +182,8 @@ def _check_partition(
         store = StateStore.open_candidate(path, None, job.state_sides, read_only=True, fs=home.fs, pool=pool)
     except SchemaError:
         return [Problem(state, f"its sides are not those of {JOB}", epochs)]
+    except CorruptionError as error:
+        return [Problem(error.path, str(error), epochs)]
     except (LsmStateError, OSError) as error:
         return [Problem(state, str(error), epochs)]
     with store:

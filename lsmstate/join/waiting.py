@@ -18,6 +18,8 @@ from lsmstate.join.pairs import Met, meet
 from lsmstate.join.shape import Columns
 from lsmstate.keys import I64, TS_MIN
 
+_ALL = 2**31 - 1  # values that are shown of a list
+
 
 class InstantMatching(Matching):
     """Rows with the same time meet when the watermark passes it."""
@@ -113,7 +115,12 @@ def _ranked(who: I64, rows: pa.RecordBatch) -> I64:
     table = pa.RecordBatch.from_arrays(columns, names=names)
     try:
         order: I64 = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names]).to_numpy()
-    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # types that Arrow cannot sort; ties are few
-        told = [repr(row) for row in rows.to_pylist()]
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid):  # types that Arrow cannot sort
+        told = [_told(rows.slice(row, 1)) for row in range(rows.num_rows)]  # ties are few
         order = np.array(sorted(range(len(who)), key=lambda row: (who[row], told[row])))
     return order
+
+
+def _told(row: pa.RecordBatch) -> list[str]:
+    """The values of a row as text, which Arrow has for values that Python has no type for."""
+    return [column.to_string(window=_ALL, container_window=_ALL, skip_new_lines=True) for column in row.columns]

@@ -98,11 +98,20 @@ def _asking(other: Side, values: tuple[object, ...]) -> pa.RecordBatch:
     for value, field in zip(values, other.key_fields, strict=True):
         kind = other.schema.field(field).type
         try:
-            arrays.append(pa.array([value], kind))
+            arrays.append(key_array(value, kind))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise SchemaError(f"the key column is {kind}, which {type(value).__name__} does not fit") from error
     arrays.append(pa.array([0]).cast(other.schema.field(other.time).type))
     return pa.RecordBatch.from_arrays(arrays, names=[*other.keys, other.time])
+
+
+def key_array(value: object, kind: pa.DataType) -> pa.Array:
+    """A value of a key, of Python or of Arrow, as an array of one. Raises what Arrow raises where it does not fit."""
+    if not isinstance(value, pa.Scalar):
+        return pa.array([value], kind)
+    if value.type != kind:
+        raise TypeError(f"{value.type} is not {kind}")
+    return pa.repeat(value, 1)
 
 
 def _rows(view: View, number: int, side: int, asking: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

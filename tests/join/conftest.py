@@ -1,4 +1,4 @@
-"""Operators that are closed when a test ends."""
+"""What the tests of joins share: operators that are closed when a test ends, and the state of a join."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 
 from lsmstate.checkpoint import OperatorContext
 from lsmstate.join.operator import JoinOperator
+from tests.support.join_home import JoinHome
 from tests.support.join_operator import Started, interval
+from tests.support.lines import LAST
 
 
 @pytest.fixture
@@ -26,3 +28,9 @@ def started(tmp_path: Path) -> Iterator[Started]:
     yield start
     for operator in made:
         operator.on_close()
+
+
+@pytest.fixture
+def join(tmp_path: Path) -> JoinHome:
+    """The state of a join, of which three epochs can be read."""
+    return JoinHome(tmp_path / "home").epochs(LAST)

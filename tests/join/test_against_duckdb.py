@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -13,8 +12,9 @@ import pytest
 
 from tests.conftest import Figures
 from tests.support.join_cases import Case, by_duckdb, live, random_case
+from tests.support.sizes import size
 
-CASES = 200_000 if os.environ.get("LSMSTATE_TEST_SIZE") == "full" else 2_000
+CASES = size("joins")
 CHUNKS = 20
 FOUND: list[int] = []  # seeds that have failed once
 

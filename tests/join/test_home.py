@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lsmstate import CorruptionError, FencedError, LsmStateError, NotAStateError, SchemaError
@@ -42,7 +45,7 @@ def test_home_is_bound_once_and_found_again(home: Home) -> None:
         ({"job": "other"}, NotAStateError, "the state of job 'ads', not of 'other'"),
         ({"partitions": 4}, SchemaError, "partitions was 3 and is now 4"),
         ({"upper_s": 7}, SchemaError, "the upper bound of the times was"),
-        ({"title": "name"}, SchemaError, "missing 'title'; unknown 'name'"),
+        ({"title_kind": pa.int64()}, SchemaError, "'title' is int64 instead of string: only"),
     ],
 )
 def test_home_of_another_join_is_refused(
@@ -50,6 +53,37 @@ def test_home_of_another_join_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         home.bind(join_spec(PATH, **change))  # type: ignore[arg-type]
+
+
+def test_columns_may_change_and_the_home_tells_the_new_ones(home: Home) -> None:
+    changed = join_spec(PATH, title="name")
+    for _ in range(2):
+        home.bind(changed)
+        assert home.job() == changed.describe()
+    home.bind(join_spec(PATH))  # and back
+    assert home.job() == join_spec(PATH).describe()
+    assert sorted(name for name in home.fs.list_dir(PATH) if name.startswith("JOB")) == [
+        "JOB",
+        "JOB-000001",
+        "JOB-000002",
+    ]
+
+
+def test_columns_changed_by_two_queries_at_once_are_those_of_the_first(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = Home.publish
+
+    def late(self: Home, directory: str, name: str, body: Mapping[str, Any], version: int) -> bool:
+        if name.startswith("JOB-"):
+            monkeypatch.setattr(Home, "publish", publish)
+            Home(self.fs, PATH).bind(join_spec(PATH, title="first"))
+        return publish(self, directory, name, body, version)
+
+    monkeypatch.setattr(Home, "publish", late)
+    with pytest.raises(SchemaError, match="another query changes the columns at the same time"):
+        home.bind(join_spec(PATH, title="second"))
+    assert home.job() == join_spec(PATH, title="first").describe()
 
 
 def test_damaged_job_is_never_written_anew(home: Home) -> None:

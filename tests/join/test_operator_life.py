@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from iopool import MemoryController, WorkerPool
-from lsmstate import EpochError, FencedError, LsmStateError, SchemaError, StoreClosedError
+from lsmstate import EpochError, FencedError, LsmStateError, SchemaError, Side, StoreClosedError
 from lsmstate.checkpoint import CheckpointBarrier, OperatorContext
-from lsmstate.join import InstantJoin
+from lsmstate.join import InstantJoin, IntervalJoin
 from tests.support.join_cases import batch_of, us
 from tests.support.join_operator import LEFT_SIDE, RIGHT_SIDE, Started, checkpoint, feed, interval, taken
 
@@ -173,3 +174,23 @@ def test_calls_without_results_need_not_be_iterated_over(started: Started) -> No
     join.process_batch(0, batch_of(0, ((1, 10, 1, "a"),)))
     join.process_watermark(5)
     assert join.store.watermark == 5
+
+
+def test_columns_of_a_running_join_may_change_with_its_rows_and_marks_kept(tmp_path: Path) -> None:
+    def started_with(left: Side) -> IntervalJoin:
+        join = IntervalJoin(left, RIGHT_SIDE, lower=us(-5), upper=us(5), how="left", late="keep")
+        join.on_start(OperatorContext(tmp_path))
+        return join
+
+    join = started_with(LEFT_SIDE)
+    feed(join, 0, (1, 10, 1, "a"), (2, 10, 2, "b"))
+    assert len(feed(join, 1, (1, 12, 3, "r"))) == 1
+    checkpoint(join, 1)
+    join.on_close()
+    schema = LEFT_SIDE.schema.append(pa.field("more", pa.float64()))
+    join = started_with(Side("left", schema, ["k"], "ts"))
+    row = dict(zip(schema.names, (3, 11, 5, "c", 0.5), strict=True))
+    assert taken(join.process_batch(0, pa.RecordBatch.from_pylist([row], schema))) == []
+    assert taken(join.process_batch(1, batch_of(1, [(3, 11, 7, "s")])))[0][:5] == (3, 11, 5, "c", 0.5)
+    assert taken(join.process_watermark(15)) == [(2, 10, 2, "b", None, None, None, None)]  # 1 and 3 have met somebody
+    join.on_close()
