@@ -10,6 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from lsmstate.checkpoint.catalog import Catalog, JobRow
+    from lsmstate.checkpoint.tables.table_set import TableSet
     from tests.support.postgres import PostgresServer
 
 
@@ -30,6 +31,21 @@ def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/home/of/catalog.db"
     server: PostgresServer = request.getfixturevalue("postgres")
     return server.schema()
+
+
+@pytest.fixture
+def url(catalog_url: str) -> str:
+    """The same for what is no catalog: the database that a sink writes to."""
+    return catalog_url
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Iterator[TableSet]:
+    """The tables of a new operator."""
+    from lsmstate.checkpoint.tables.table_set import TableSet  # here, because most tests need no tables
+
+    with TableSet(tmp_path / "op") as opened:
+        yield opened
 
 
 @pytest.fixture

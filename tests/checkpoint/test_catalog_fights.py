@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
 from contextlib import ExitStack
 
 from lsmstate.checkpoint.catalog import Catalog, JobRow
 from tests.conftest import Figures
 from tests.support.catalog_fight import DriverProcess, require_unmixed
+from tests.support.sizes import size
 
 ROUNDS = 100
-KILLS = 200 if os.environ.get("LSMSTATE_TEST_SIZE") == "full" else 3
+KILLS = size("catalog_kills")
 JOB = "job"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +11,11 @@ import pytest
 from lsmstate import LsmStateError
 from lsmstate.checkpoint.catalog import Catalog, CheckpointRow
 from tests.support.catalog_model import ModelCatalog
+from tests.support.sizes import size
 
 NAMES = ("a", "b'\x00")
 STEPS = 60
-SEEDS = 200 if os.environ.get("LSMSTATE_TEST_SIZE") == "full" else 4
+SEEDS = size("catalog_seeds")
 
 
 def outcome(call: Callable[..., Any], *args: Any, **named: Any) -> str | None:

@@ -16,6 +16,7 @@ from lsmstate.engine.wal_chain import Link, Segments
 from lsmstate.engine.wal_frames import Frame
 from tests.support.crash import crash_images, crash_points
 from tests.support.crash_check import unsynced_lost
+from tests.support.odd_values import ODD
 from tests.support.simfs import SimFileSystem
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("tags", pa.dictionary(pa.int8(), pa.string()))])
@@ -30,10 +31,10 @@ def rows(*numbers: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
 class Wire:
     """Gives each batch once, whoever asks: what was read is gone."""
 
-    schema = SCHEMA
     offsets_told: Mapping[str, str] | None = None
 
-    def __init__(self, *batches: pa.RecordBatch) -> None:
+    def __init__(self, *batches: pa.RecordBatch, schema: pa.Schema = SCHEMA) -> None:
+        self.schema = schema
         self._batches, self.opened, self.ended = list(batches), 0, False
 
     def open(self, offsets: Mapping[str, str] | None) -> None:
@@ -92,6 +93,13 @@ def test_batch_comes_back_as_it_was() -> None:
     got = opened(Wire(), fs).read()
     assert got is not None
     assert got.equals(sent)
+
+
+@pytest.mark.parametrize("array", ODD.values(), ids=ODD)
+def test_values_that_arrow_would_not_make_come_back_as_they_were(array: pa.Array) -> None:
+    fs, sent = SimFileSystem(), pa.record_batch({"v": array})
+    assert opened(Wire(sent, schema=sent.schema), fs).read() is sent
+    assert opened(Wire(schema=sent.schema), unsynced_lost(fs)).read() == sent
 
 
 def test_source_that_can_seek_goes_on_after_what_was_logged() -> None:

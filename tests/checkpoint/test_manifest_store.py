@@ -1,10 +1,8 @@
-"""The store of manifests: what is saved is found again, and nothing goes that something else needs."""
+"""The store of manifests: what is saved is found again, whole, under an id that is used once."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,22 +10,24 @@ import pytest
 from hypothesis import given, settings
 
 from iopool import LocalFileSystem
-from lsmstate.checkpoint.manifest.manifest import COMMITTED, PENDING, CheckpointManifest, failed
+from lsmstate.checkpoint.manifest.manifest import PENDING, CheckpointManifest
 from lsmstate.checkpoint.manifest.operator_state import OperatorState, Place
 from lsmstate.checkpoint.manifest.packing import pack_states
 from lsmstate.checkpoint.manifest.store import ManifestStore
 from lsmstate.errors import CorruptionError, EpochError, FencedError
-from tests.support.checkpoints import LSM, PATH, committed, full_manifest, manifests, saved, store_on
+from tests.support.checkpoints import (
+    BIG,
+    LSM,
+    PATH,
+    committed,
+    during,
+    files,
+    full_manifest,
+    manifests,
+    saved,
+    store_on,
+)
 from tests.support.simfs import SimFileSystem
-
-BIG = b"state" * 1000
-
-
-def files(fs: SimFileSystem) -> set[str]:
-    return {path.removeprefix(f"{PATH}/") for path, data in fs.tree().items() if data is not None}
-
-
-# ---- save and load
 
 
 def test_empty_store_has_nothing_and_makes_nothing() -> None:
@@ -95,17 +95,6 @@ def test_id_of_a_save_that_died_after_its_sidecar_is_not_used_again() -> None:
         saved(store, 3, {"a": BIG})
     assert store.latest() is None
     assert saved(store, 4, {"a": BIG}) == store.latest()
-
-
-def during(fs: SimFileSystem, op: str, suffix: str, act: Callable[[], object]) -> None:
-    """Has something else happen just before the first operation of this kind."""
-    waiting = [act]
-
-    def fault(name: str, path: str, index: int) -> None:
-        if name == op and path.endswith(suffix) and waiting:
-            waiting.pop()()
-
-    fs.fault = fault
 
 
 def test_late_write_of_a_failed_id_does_not_land_beside_its_successor() -> None:
@@ -185,163 +174,6 @@ def test_store_works_on_a_real_disk_and_files_are_private(tmp_path: Path) -> Non
     (tmp_path / "deep" / "checkpoints" / "000000000002.0.json").symlink_to("000000000001.1.json")
     with pytest.raises(CorruptionError, match="regular file"):
         store.load(2)
-
-
-# ---- update
-
-
-def sinks(store: ManifestStore, own: int = 1) -> CheckpointManifest:
-    return saved(store, own, {"a": BIG}, sink_epochs={"out": own}, sink_commit_statuses={"out": PENDING})
-
-
-def test_update_keeps_checksum_sidecar_and_all_else() -> None:
-    """A second save that dropped the checksum would leave the sidecar unchecked."""
-    fs = SimFileSystem()
-    store = store_on(fs)
-    first = sinks(store)
-    store.update(committed(first))
-    again = store.load(1)
-    assert again == replace(first, sink_commit_statuses={"out": COMMITTED})
-    assert again.state_checksum == first.state_checksum is not None
-    assert store.states(again).get("a") == BIG
-    assert files(fs) == {"000000000001.1.json", "000000000001.state"}
-
-
-def test_update_changes_statuses_and_nothing_else() -> None:
-    store = store_on(SimFileSystem())
-    first = sinks(store)
-    for changed in (
-        replace(first, state_checksum=None),
-        replace(first, watermark=1),
-        replace(first, epoch=2),
-        replace(first, operator_states={}),
-    ):
-        with pytest.raises(ValueError, match="in more than the statuses"):
-            store.update(changed)
-    assert store.load(1) == first
-    with pytest.raises(EpochError, match="never saved"):
-        store.update(CheckpointManifest.new(5, 5))
-
-
-def test_committed_sink_stays_committed_and_failed_one_may_be_tried_again() -> None:
-    fs = SimFileSystem()
-    store = store_on(fs)
-    first = sinks(store)
-    store.update(replace(first, sink_commit_statuses={"out": failed("busy")}))
-    store.update(committed(first))
-    for status in (PENDING, failed("again")):
-        with pytest.raises(ValueError, match="cannot be taken back"):
-            store.update(replace(first, sink_commit_statuses={"out": status}))
-    before = files(fs)
-    store.update(committed(first))
-    assert files(fs) == before == {"000000000001.2.json", "000000000001.state"}
-
-
-def test_update_that_another_was_faster_with_is_fenced() -> None:
-    fs = SimFileSystem()
-    store, other = store_on(fs), store_on(fs.spawn())
-    first = sinks(store)
-    during(fs, "link", ".1.json", lambda: other.update(replace(first, sink_commit_statuses={"out": failed("x")})))
-    with pytest.raises(FencedError):
-        store.update(committed(first))
-
-
-# ---- prune and orphans
-
-
-def test_prune_keeps_the_newest_and_those_that_are_named() -> None:
-    fs = SimFileSystem()
-    store = store_on(fs)
-    for own in range(1, 7):
-        saved(store, own, {"a": BIG + bytes([own])})
-    assert store.prune(10) == []
-    assert store.prune(2, keep=[1]) == [2, 3, 4]
-    assert store.ids() == [1, 5, 6]
-    assert {name[:12] for name in files(fs)} == {"000000000001", "000000000005", "000000000006"}
-
-
-@pytest.mark.parametrize("retain", [0, -1])
-def test_prune_to_nothing_is_refused(retain: int) -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        store_on(SimFileSystem()).prune(retain)
-
-
-def test_prune_never_cuts_the_parents_of_what_stays() -> None:
-    store = store_on(SimFileSystem())
-    whole = saved(store, 1, {"a": BIG * 9, "b": b"0" + BIG})
-    child = whole
-    for own in range(2, 6):
-        child = saved(store, own, {"a": BIG * 9, "b": b"%d" % own + BIG}, parent=child)
-    assert child.parent_id == 1
-    assert store.prune(1) == [2, 3, 4]
-    assert store.ids() == [1, 5]
-    assert store.recover().manifest == child
-    assert store.states(child).get("a") == BIG * 9
-    assert saved(store, 6, {"a": b"new"}).parent_id is None
-    assert store.prune(1) == [1, 5]
-
-
-def test_prune_follows_long_chains_and_chains_of_what_is_kept_by_name() -> None:
-    store = store_on(SimFileSystem())
-    for own, parent in ((1, None), (2, 1), (3, 2), (4, None), (5, 3), (6, None)):
-        store.save(CheckpointManifest.new(own, own, is_incremental=parent is not None, parent_id=parent))
-    assert store.prune(1, keep=[5]) == [4]
-    assert store.ids() == [1, 2, 3, 5, 6]
-
-
-def test_prune_does_not_count_what_cannot_be_used() -> None:
-    fs = SimFileSystem()
-    store = store_on(fs)
-    for own in range(1, 5):
-        saved(store, own, {"a": BIG + bytes([own])})
-    for own in (3, 4):
-        fs.unlink(f"{PATH}/{own:012d}.state")
-    assert store.prune(1) == [1]
-    assert store.ids() == [2, 3, 4]
-    good = store.recover().manifest
-    assert good is not None
-    assert good.checkpoint_id == 2
-
-
-def test_prune_removes_nothing_if_nothing_is_usable() -> None:
-    tree: dict[str, bytes | None] = {f"{PATH}/{own:012d}.0.json": b"rubbish" for own in range(1, 4)}
-    store = store_on(SimFileSystem.of(tree))
-    assert store.prune(1) == []
-    assert store.ids() == [1, 2, 3]
-
-
-def test_orphans_go_and_nothing_else_does() -> None:
-    fs = SimFileSystem()
-    store = store_on(fs)
-    first, second = sinks(store), saved(store, 2, {"b": BIG})
-    fs = SimFileSystem.of(
-        {
-            **fs.tree(),
-            f"{PATH}/000000000003.state": b"no manifest",
-            f"{PATH}/000000000003.{'0' * 32}.draft": b"half",
-            f"{PATH}/notes.txt": b"of somebody",
-        }
-    )
-    store = store_on(fs)
-    assert store.remove_orphans() == ["000000000003.00000000000000000000000000000000.draft", "000000000003.state"]
-    assert store.remove_orphans() == []
-    assert [store.load(1), store.load(2)] == [first, second]
-    assert "notes.txt" in files(fs)
-    assert store.remove_orphans([2]) == ["000000000002.0.json", "000000000002.state"]
-    assert store.ids() == [1]
-
-
-def test_what_others_lean_on_is_no_orphan() -> None:
-    store = store_on(SimFileSystem())
-    whole = saved(store, 1, {"a": BIG})
-    child = saved(store, 2, {"a": BIG}, parent=whole)
-    assert store.remove_orphans([1]) == []
-    with pytest.raises(ValueError, match="leans on checkpoint 1"):
-        store.discard(1)
-    assert store.recover().manifest == child
-    assert store.discard(2)
-    assert store.discard(1)
-    assert store.ids() == []
 
 
 def test_list_tells_of_damaged_ones_and_what_is_wrong() -> None:

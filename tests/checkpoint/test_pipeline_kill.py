@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -11,12 +10,11 @@ from pathlib import Path
 from tests.conftest import Figures
 from tests.support.pipeline_job import expected, written
 from tests.support.pipeline_kills import tables
-
-FULL = os.environ.get("LSMSTATE_TEST_SIZE") == "full"
+from tests.support.sizes import size
 
 
 def kill(root: Path, kind: str, kills: int, seed: int, figures: Figures) -> None:
-    kills = kills * 10 if FULL else kills
+    kills *= size("pipeline_kills")
     command = [sys.executable, "-m", "tests.support.pipeline_kills", str(root), kind, str(kills), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"seed {seed}: {done.stderr[-2000:]}"

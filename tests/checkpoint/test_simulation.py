@@ -1,7 +1,7 @@
 """Whole jobs in simulated time: whatever is lost, late, doubled, killed or paused, every row is committed exactly once.
 
-The default run goes through `SEEDS` worlds. With LSMSTATE_TEST_SIZE=full there are a million, or as many as each part
-gets through in `SECONDS_MAX` of processor time. To see one again: `World(seed).run()`, and read its `trace`.
+Each run goes through `SEEDS` worlds (tests/support/sizes.py). To see one again: `World(seed).run()`,
+and read its `trace`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -20,11 +19,10 @@ from tests.conftest import Figures
 from tests.support.sim_checkpoint import Broken, Design, World
 from tests.support.sim_checkpoint_bugs import BUGS
 from tests.support.sim_checkpoint_stores import JOB
+from tests.support.sizes import size
 
-FULL = os.environ.get("LSMSTATE_TEST_SIZE") == "full"
-SEEDS = 1_000_000 if FULL else 2_000
+SEEDS = size("simulation_seeds")
 PARTS = 8
-SECONDS_MAX = 200 if FULL else 600
 SEEDS_OF_BUGS = 2_000
 SAME_SEEDS = range(7_000, 7_040)
 REAL_SEEDS = 6
@@ -32,14 +30,12 @@ REAL_SEEDS = 6
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_row_is_committed_once_whatever_goes_wrong(part: int, figures: Figures) -> None:
-    until, seen = time.process_time() + SECONDS_MAX, Counter[str]()
+    seen = Counter[str]()
     for seed in range(part, SEEDS, PARTS):
         world = World(seed).run()
         seen.update(world.seen)
         figures.add("checkpoint simulation: {} seeds, {} faults", 1, world.faults.total())
         figures.add("checkpoint simulation: {} epochs, {} failed", world.catalog.epoch, failures(world.seen))
-        if time.process_time() > until:
-            break
     for outcome in ("rolled forward", "orphan removed", "driver ended: fenced", "driver ended: killed"):
         assert seen[outcome], f"no world had: {outcome}"
     for step in ("align", "snapshot", "pre_commit", "persist", "commit"):

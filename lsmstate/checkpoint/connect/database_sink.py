@@ -28,7 +28,7 @@ from lsmstate.checkpoint.catalog.address import Address
 from lsmstate.checkpoint.catalog.text import escaped
 from lsmstate.checkpoint.connect.database_columns import NAME_MAX_BYTES, Kind, check_table, kind_of, values_of
 from lsmstate.checkpoint.connect.database_link import Link
-from lsmstate.checkpoint.connect.sink import check_fits, checked_committed
+from lsmstate.checkpoint.connect.sink import check_fits, check_next, check_staged, checked_opening
 from lsmstate.engine.epochs import check_epoch
 from lsmstate.errors import EpochError, FencedError, NotAStateError, SchemaError, StoreClosedError
 
@@ -73,9 +73,7 @@ class DatabaseSink:
         return f"DatabaseSink({self._address.label!r}, {self._target!r})"
 
     def open(self, name: str, committed_epoch: int | None) -> None:
-        committed = checked_committed(committed_epoch)
-        if not isinstance(name, str) or not name:
-            raise ValueError("the name of a sink must be a text of at least one character")
+        committed = checked_opening(name, committed_epoch)
         with self._lock:
             self.close()
             link = Link(self._fs, self._address, repr(self))
@@ -117,9 +115,7 @@ class DatabaseSink:
         check_epoch(epoch)
         with self._lock:
             link = self._ready()
-            if epoch <= self._committed or any(epoch <= staged for staged in self._parts):
-                last = max(self._committed, *self._parts, 0)
-                raise EpochError(f"{self!r}: epoch {epoch} is not after {last}, the last one; epochs only go forward")
+            check_next(repr(self), epoch, self._committed, self._parts)
             while self._waiting:
                 self._flush(link, _CHUNK_ROWS)
             parts = [*self._carried, self._part]
@@ -132,8 +128,8 @@ class DatabaseSink:
         check_epoch(epoch)
         with self._lock:
             link = self._ready()
-            if epoch > self._committed and epoch not in self._parts:
-                raise EpochError(f"{self!r}: epoch {epoch} is not pre-committed; call pre_commit({epoch}) first")
+            if epoch > self._committed:
+                check_staged(repr(self), epoch, self._parts)
             link.write(lambda c: self._publish(c, epoch))
             self._parts = {staged: parts for staged, parts in self._parts.items() if staged > epoch}
             self._committed = max(epoch, self._committed)

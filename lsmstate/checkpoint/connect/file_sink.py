@@ -24,9 +24,9 @@ import pyarrow as pa
 from iopool import FileSystem, LocalFileSystem
 from lsmstate.checkpoint.connect.file_place import Part, Place
 from lsmstate.checkpoint.connect.parquet_draft import ParquetDraft, check_parquet_can, read_draft
-from lsmstate.checkpoint.connect.sink import check_fits, checked_committed
+from lsmstate.checkpoint.connect.sink import check_fits, check_next, check_staged, checked_opening
 from lsmstate.engine.epochs import check_epoch
-from lsmstate.errors import EpochError, FencedError, StoreClosedError, StorePoisonedError
+from lsmstate.errors import FencedError, StoreClosedError, StorePoisonedError
 from lsmstate.manifest.names import new_attempt
 
 
@@ -54,9 +54,7 @@ class FileSink:
         return f"FileSink({self._path!r})"
 
     def open(self, name: str, committed_epoch: int | None) -> None:
-        committed = checked_committed(committed_epoch)
-        if not isinstance(name, str) or not name:
-            raise ValueError("the name of a sink must be a text of at least one character")
+        committed = checked_opening(name, committed_epoch)
         with self._lock:
             self.close()
             place = Place(self._fs, self._fs.resolve(self._path))
@@ -86,9 +84,7 @@ class FileSink:
         check_epoch(epoch)
         with self._lock:
             place = self._ready()
-            if epoch <= self._committed or any(epoch <= staged for staged in self._staged):
-                last = max(self._committed, *self._staged, 0)
-                raise EpochError(f"{self!r}: epoch {epoch} is not after {last}, the last one; epochs only go forward")
+            check_next(repr(self), epoch, self._committed, self._staged)
             place.check(self._generation)
             with self._poisons():
                 staged = self._stage(place, epoch)
@@ -101,8 +97,7 @@ class FileSink:
             place.check(self._generation)
             if epoch <= self._committed:
                 return
-            if epoch not in self._staged:
-                raise EpochError(f"{self!r}: epoch {epoch} is not pre-committed; call pre_commit({epoch}) first")
+            check_staged(repr(self), epoch, self._staged)
             due = [part for staged, parts in self._staged.items() if staged <= epoch for part in parts]
             with self._poisons():
                 place.publish(due)

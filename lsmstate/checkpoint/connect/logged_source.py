@@ -28,6 +28,7 @@ from lsmstate.engine.wal import WriteAheadLog
 from lsmstate.engine.wal_frames import Record
 from lsmstate.errors import CheckpointError, CorruptionError, SchemaError, SnapshotExpired, StoreClosedError
 from lsmstate.manifest import names
+from lsmstate.sound import check_batch
 
 _BATCH = 32  # the kind of its records
 POSITION = "wal"
@@ -158,7 +159,7 @@ def _decoded(record: Record, schema: pa.Schema) -> tuple[pa.RecordBatch, dict[st
             if not stream.schema.equals(schema):
                 raise ValueError("other columns")
             (batch,) = stream
-        batch.validate(full=True)
+        check_batch(batch)
     except (pa.ArrowException, struct.error, ValueError, TypeError, OSError, RecursionError) as error:
         raise record.damaged("a batch of the source", type(error).__name__) from error
     return batch, below

@@ -9,12 +9,13 @@ and makes good what is missing. A sink may be used from any thread; calls take t
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from lsmstate.engine.epochs import EPOCH_MAX
 from lsmstate.errors import EpochError, SchemaError
+from lsmstate.manifest.version import EPOCH_MAX
 from lsmstate.schema import columns_difference
 
 
@@ -41,13 +42,28 @@ class Sink(Protocol):
         """Ends it. What was not pre-committed is dropped."""
 
 
-def checked_committed(epoch: object) -> int:
-    """The epoch that a sink is opened at, 0 for none. Raises EpochError if it is none."""
+def checked_opening(name: object, epoch: object) -> int:
+    """The epoch that a sink is opened at, 0 for none. Raises EpochError if it is none, ValueError without a name."""
     if epoch is None:
-        return 0
+        epoch = 0
     if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch <= EPOCH_MAX:
         raise EpochError(f"a sink is opened at an epoch from 0 to {EPOCH_MAX}, or None, not {epoch!r}")
+    if not isinstance(name, str) or not name:
+        raise ValueError("the name of a sink must be a text of at least one character")
     return epoch
+
+
+def check_next(where: str, epoch: int, committed: int, staged: Iterable[int]) -> None:
+    """Raises EpochError unless an epoch comes after the committed one and all that are staged."""
+    last = max(committed, *staged, 0)
+    if epoch <= last:
+        raise EpochError(f"{where}: epoch {epoch} is not after {last}, the last one; epochs only go forward")
+
+
+def check_staged(where: str, epoch: int, staged: Container[int]) -> None:
+    """Raises EpochError unless an epoch is staged."""
+    if epoch not in staged:
+        raise EpochError(f"{where}: epoch {epoch} is not pre-committed; call pre_commit({epoch}) first")
 
 
 def check_fits(where: str, expected: pa.Schema, batch: object) -> None:

@@ -1,14 +1,16 @@
-"""When the next checkpoint is due: by interval, and after failures by a back-off that doubles.
+"""Whether there may be another checkpoint, and when: by interval, and after failures by a back-off that doubles.
 
 The first tick is skipped: a job that starts has nothing to save yet. Failures are retried sooner than the interval
-where it is long, and later where it is short. Monotonic clock only. Belongs to the coordinator.
+where it is long, and later where it is short. After a failure that may yet count there is none before a recovery.
+Monotonic clock only. Belongs to the coordinator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from lsmstate.errors import TooManyFailures
+from lsmstate.checkpoint.coordinator.phases import Failed
+from lsmstate.errors import CheckpointError, TooManyFailures
 
 BACKOFF_MAX_S = 60.0
 
@@ -37,9 +39,16 @@ class Cadence:
         self._due = clock() + (interval_s if skip_first_tick else 0.0)
         self._after_success = self._due
         self._failures_max, self.failures, self._why = failures_max, 0, ""
+        self._lost: Failed | None = None  # a failure that only a recovery can settle
 
     def check(self) -> None:
-        """Raises TooManyFailures once as many in a row have failed as may."""
+        """Raises TooManyFailures once as many in a row have failed as may, CheckpointError where the job must be
+        recovered first."""
+        if self._lost is not None:
+            raise CheckpointError(
+                f"checkpoint {self._lost.id} failed at {self._lost.step!r} ({self._lost.reason}): whether epoch "
+                f"{self._lost.epoch} counts is for the catalog to tell; recover the job from there"
+            )
         if self.failures >= self._failures_max:
             raise TooManyFailures(
                 f"{self.failures} checkpoints in a row have failed, the last one because: {self._why}; "
@@ -59,8 +68,9 @@ class Cadence:
         self.failures = 0
         self._due = self._after_success
 
-    def failed(self, why: str) -> None:
-        """It failed, or could not even start."""
+    def failed(self, why: str, lost: Failed | None = None) -> None:
+        """It failed, or could not even start. lost: the failure, where only a recovery can settle it."""
         self.failures, self._why = self.failures + 1, why
+        self._lost = self._lost or lost
         wait = min(self._backoff_s * 2.0 ** min(self.failures - 1, 32), max(BACKOFF_MAX_S, self._backoff_s))
         self._due = self._clock() + wait

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from lsmstate.checkpoint.barrier import CheckpointBarrier
 from lsmstate.checkpoint.coordinator.attempt import Attempt
 from lsmstate.checkpoint.coordinator.cadence import Cadence
 from lsmstate.checkpoint.coordinator.events import STARTED, Event, EventKind, Teller
+from lsmstate.checkpoint.coordinator.kept import Kept
 from lsmstate.checkpoint.coordinator.phases import (
     Completed,
     Failed,
@@ -62,13 +62,7 @@ class CheckpointCoordinator:
         now_ms: Callable[[], int] = _wall_ms,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
-        for name, value, least in (("retain", retain, 1), ("epoch", epoch, 0)):
-            if value < least:
-                raise ValueError(f"CheckpointCoordinator: {name} must be at least {least}, not {value!r}")
-        kept = deque(retained, maxlen=retain)
-        numbers = [each.epoch for each in kept]
-        if numbers != sorted(set(numbers)) or any(number > epoch for number in numbers):
-            raise ValueError(f"CheckpointCoordinator: retained epochs must rise, up to {epoch}: got {numbers}")
+        self._kept = Kept(epoch, retain, retained)
         self._next_id = next_id if next_id is not None else itertools.count(1).__next__
         self._timeouts = timeouts if timeouts is not None else PhaseTimeouts()
         self._clock, self._now_ms, self._teller = clock, now_ms, Teller(on_event, now_ms)
@@ -82,10 +76,8 @@ class CheckpointCoordinator:
         self._operators: dict[str, None] = {}  # in the order of registration
         self._attempt: Attempt | None = None
         self._outcome: Idle | Completed | Failed = Idle()
-        self._retained = kept
-        self._epoch, self._last_id = epoch, 0
+        self._last_id = 0
         self._wants_stop = self._has_stopped = False
-        self._lost: Failed | None = None  # a failure that only a recovery can settle
 
     def register(self, operator: str) -> None:
         """Makes an operator part of the checkpoints that begin from now on. Again: changes nothing."""
@@ -103,7 +95,7 @@ class CheckpointCoordinator:
         """
         if self._attempt is not None or self._has_stopped:
             return False
-        self._check_health()
+        self._cadence.check()
         return self._cadence.is_due()
 
     def initiate(self, *, then_stop: bool = False) -> CheckpointBarrier:
@@ -114,8 +106,8 @@ class CheckpointCoordinator:
                 f"checkpoint {self._attempt.id} is in progress ({self._attempt.step}): one at a time, wait for its end"
             )
         if self._has_stopped:
-            raise CheckpointError(f"the job stops with epoch {self._epoch}: no checkpoint follows")
-        self._check_health()
+            raise CheckpointError(f"the job stops with epoch {self.epoch}: no checkpoint follows")
+        self._cadence.check()
         try:
             number = self._next_id()
         except Exception as error:
@@ -125,7 +117,7 @@ class CheckpointCoordinator:
             raise CheckpointError(
                 f"checkpoint id {number} comes after {self._last_id}: ids must rise, and never repeat"
             )
-        self._last_id, epoch, now_ms = number, self._epoch + 1, self._now_ms()
+        self._last_id, epoch, now_ms = number, self.epoch + 1, self._now_ms()
         self._wants_stop = self._wants_stop or then_stop
         self._attempt = Attempt(number, epoch, self._operators, now_ms, self._clock(), self._wants_stop)
         self._cadence.started()
@@ -176,19 +168,15 @@ class CheckpointCoordinator:
         attempt = self._running(f"begin {step!r} of")
         attempt.begin(step, self._clock())
         if step == "commit":
-            self._epoch = attempt.epoch
+            self._kept.epoch = attempt.epoch
         self._tell(STARTED[step], attempt)
 
     def done(self, *, size_bytes: int | None = None) -> Completed:
         """Everybody has committed: the checkpoint is complete. size_bytes: the sum of the reports unless told."""
         attempt = self._running("complete")
         attempt.check_synced("complete")
-        reports = sorted(attempt.snapshots.items())
-        size = sum(each.size_bytes for _, each in reports) if size_bytes is None else size_bytes
-        positions = {name: dict(each.offsets) for name, each in reports if each.offsets is not None}
-        completed = Completed(attempt.id, attempt.epoch, self._now_ms(), size)
-        self._retained.append(Retained(attempt.id, attempt.epoch, completed.at_ms, size, positions))
-        self._epoch, self._has_stopped = attempt.epoch, attempt.then_stop
+        completed = self._kept.add(attempt, self._now_ms(), size_bytes)
+        self._has_stopped = attempt.then_stop
         self._attempt, self._outcome = None, completed
         self._cadence.succeeded()
         self._tell("commit_finished", attempt)
@@ -236,31 +224,31 @@ class CheckpointCoordinator:
     @property
     def epoch(self) -> int:
         """The last committed one."""
-        return self._epoch
+        return self._kept.epoch
 
     @property
     def latest(self) -> Retained | None:
         """The newest complete checkpoint."""
-        return self._retained[-1] if self._retained else None
+        return self._kept.latest
 
     @property
     def retained(self) -> tuple[Retained, ...]:
         """The complete checkpoints that are kept, oldest first."""
-        return tuple(self._retained)
+        return self._kept.all
 
     def by_id(self, checkpoint_id: int) -> Retained | None:
         """A complete checkpoint that is kept."""
-        return next((each for each in self._retained if each.id == checkpoint_id), None)
+        return next((each for each in self._kept.all if each.id == checkpoint_id), None)
 
     @property
     def positions(self) -> Mapping[str, Mapping[str, str]]:
         """Where the sources were at the latest complete checkpoint: source -> offsets."""
-        return self._retained[-1].positions if self._retained else {}
+        return self._kept.positions
 
     @property
     def min_epoch(self) -> int:
         """Epochs below it may be collected: as many as are to be kept are complete from it on."""
-        return self._retained[0].epoch if len(self._retained) == self._retained.maxlen else 1
+        return self._kept.min_epoch
 
     @property
     def consecutive_failures(self) -> int:
@@ -287,20 +275,11 @@ class CheckpointCoordinator:
         self._attempt.check_report(operator, checkpoint_id)
         return self._attempt
 
-    def _check_health(self) -> None:
-        if self._lost is not None:
-            raise CheckpointError(
-                f"checkpoint {self._lost.id} failed at {self._lost.step!r} ({self._lost.reason}): whether epoch "
-                f"{self._lost.epoch} counts is for the catalog to tell; recover the job from there"
-            )
-        self._cadence.check()
-
     def _fail(self, reason: str) -> Failed:
         attempt = self._running("fail")
         failed = Failed(attempt.id, attempt.epoch, reason, attempt.step, self._now_ms())
         self._attempt, self._outcome = None, failed
-        self._lost = failed if failed.must_recover else None
-        self._cadence.failed(reason)
+        self._cadence.failed(reason, failed if failed.must_recover else None)
         self._tell("failed", attempt, detail=reason)
         return failed
 

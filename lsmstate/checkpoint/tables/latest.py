@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lsmstate.engine import View
+from lsmstate.hashing.sameness import same_keys
 from lsmstate.keys import I64, TS_MAX, TS_MIN, U64
 from lsmstate.sstable.run import Run
 
@@ -105,20 +105,28 @@ def _winners(rows: _Rows, keys: Sequence[int]) -> npt.NDArray[np.bool_]:
     columns = [some.column(field) for field in keys]
     same = np.ones(len(alike), bool)
     for column in columns:
-        same &= pc.equal(column[:-1], column[1:]).to_numpy(zero_copy_only=False)
+        same &= same_keys(column[:-1], column[1:])
     last = np.r_[~alike, True]
     mixed = alike & ~same
     if mixed.any():
-        last = _last_exactly(columns)
+        last = _last_exactly(some.hashes, columns)
     winners = np.ones(len(hashes), bool)
     winners[shared] = last
     return winners
 
 
-def _last_exactly(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
-    """Which rows are the last ones of their key, where hashes collide: rare, so it may take its time."""
-    names = [str(number) for number in range(len(columns))]
-    table = pa.table([*columns, pa.array(np.arange(len(columns[0])))], names=[*names, "at"])
-    last = np.zeros(len(columns[0]), bool)
-    last[table.group_by(names).aggregate([("at", "max")]).column("at_max").to_numpy()] = True
+def _last_exactly(hashes: U64, columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+    """Which rows are the last ones of their key, where hashes collide: each looks among those after it with its hash
+    for its own key."""
+    last = np.ones(len(hashes), bool)
+    rows, ahead = np.arange(len(hashes)), 0
+    while len(rows):
+        ahead += 1
+        rows = rows[rows + ahead < len(hashes)]
+        rows = rows[hashes[rows + ahead] == hashes[rows]]
+        same = np.ones(len(rows), bool)
+        for column in columns:
+            same &= same_keys(column.take(pa.array(rows)), column.take(pa.array(rows + ahead)))
+        last[rows[same]] = False
+        rows = rows[~same]
     return last

@@ -65,7 +65,7 @@ class TableSet:
         self._closed = False
 
     def keyed(self, name: str, schema: pa.Schema, keys: Sequence[str]) -> KeyedTable:
-        """The table of this name: the latest row of each key. Keys are int64 or string."""
+        """The table of this name: the latest row of each key. Keys are what Spark can compare."""
         store = self._open(name, [keyed_side(name, schema, keys)])
         try:
             self._tables[name] = table = KeyedTable(store, schema)
