@@ -13,6 +13,8 @@ from lsmstate.errors import SchemaError
 from lsmstate.join.kinds import Kind
 from lsmstate.join.shape import output_columns as output_names
 from lsmstate.schema import Side
+from lsmstate.spark.meeting_keys import OWN
+from lsmstate.spark.payload import arrow_type, told
 from lsmstate.spark.spans import Span, span_us
 
 if TYPE_CHECKING:
@@ -21,20 +23,6 @@ if TYPE_CHECKING:
 On: TypeAlias = str | Sequence[str | tuple[str, str]]
 Inputs: TypeAlias = "tuple[DataFrame, DataFrame]"
 _INTEGRAL = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-_FLAT = {
-    T.ByteType: pa.int8(),
-    T.ShortType: pa.int16(),
-    T.IntegerType: pa.int32(),
-    T.LongType: pa.int64(),
-    T.FloatType: pa.float32(),
-    T.DoubleType: pa.float64(),
-    T.StringType: pa.string(),
-    T.BinaryType: pa.binary(),
-    T.BooleanType: pa.bool_(),
-    T.DateType: pa.date32(),
-    T.TimestampType: pa.timestamp("us", tz="UTC"),
-    T.TimestampNTZType: pa.timestamp("us"),
-}
 DELAY = "spark.watermarkDelayMs"  # in the metadata of a column that has a watermark
 JOINED = "lsmstate.join"  # in the metadata of our results
 WATERMARKED = "lsmstate.watermarked"  # there too, if Spark knows a watermark somewhere before
@@ -58,8 +46,8 @@ def side_of(name: str, frame: DataFrame, keys: list[str], time: str, retention: 
         kind = arrow_type(field.dataType)
         if kind is None:
             raise SchemaError(
-                f"{name}: column {field.name!r} is {field.dataType.simpleString()}, which is not supported yet; "
-                "cast it to a flat type, or leave it out"
+                f"{name}: column {field.name!r} is {field.dataType.simpleString()}, which cannot travel to a task and "
+                "back; cast it, give equal fields other names, or leave it out"
             )
         if field.name in keys and isinstance(field.dataType, _INTEGRAL):
             kind = pa.int64()
@@ -85,8 +73,8 @@ def watermark_delays(inputs: Inputs, time: tuple[str, str], watermark: tuple[Spa
         return left, right
     found = []
     for name, frame, column in zip(("left", "right"), inputs, time, strict=True):
-        told = frame.schema[column].metadata
-        delay = None if JOINED in told else told.get(DELAY)  # our own results wait longer than any delay says
+        metadata = frame.schema[column].metadata
+        delay = None if JOINED in metadata else metadata.get(DELAY)  # our own results wait longer than any delay says
         if delay is None:
             raise ValueError(
                 f"{name}: no watermark; give watermark=('10 seconds', '10 seconds'), "
@@ -101,17 +89,26 @@ def output_columns(
 ) -> tuple[T.StructType, tuple[int, ...]]:
     """The columns of the result, and where they come from: left ones, then right ones; only left ones if no pairs do.
 
-    A key of the same name on both sides comes once; other names that clash get the suffixes.
+    A key of the same name on both sides comes once; other names that clash get the suffixes. A row's own value comes
+    out, not the one that its key was compared as.
     """
-    left, right = (frame.schema.fields for frame in inputs)
+    stored = [[f.name for f in frame.schema.fields] for frame in inputs]
+    left, right = ([f for f in frame.schema.fields if not f.name.startswith(OWN)] for frame in inputs)
     once = {one for one, other in keys if one == other} if kind.pairs else set()
     others = [f.name for f in right] if kind.pairs else []
     columns = output_names([f.name for f in left], others, once, suffixes)
-    kinds = [f.dataType for f in [*left, *right]]
-    if kind.comes_alone(1):  # a key that comes once has to hold those of the right side too
-        of_right = {f.name: f.dataType for f in right}
-        kinds[: len(left)] = [_wider(f.dataType, of_right[f.name]) if f.name in once else f.dataType for f in left]
-    fields, picks = [T.StructField(name, kinds[place], True) for name, place in columns], [n for _, n in columns]
+    of_right = {f.name: f.dataType for f in right}
+    fields, picks = [], []
+    for name, number in columns:
+        side, field = (0, left[number]) if number < len(left) else (1, right[number - len(left)])
+        value = field.dataType
+        if field.name in once and kind.comes_alone(1):  # it has to hold the keys of the right side too
+            value, place = _wider(value, of_right[field.name]), stored[side].index(field.name)
+        else:
+            own = OWN + field.name if OWN + field.name in stored[side] else field.name
+            value, place = inputs[side].schema[own].dataType, stored[side].index(own)
+        fields.append(T.StructField(name, told(value), True))
+        picks.append(place + side * len(stored[0]))
     names = [field.name.lower() for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -132,12 +129,3 @@ def _wider(one: T.DataType, other: T.DataType) -> T.DataType:
 def arrow_schema(columns: T.StructType) -> pa.Schema:
     """The result's columns as tasks emit them."""
     return pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.fields])
-
-
-def arrow_type(kind: T.DataType) -> pa.DataType | None:
-    """The Arrow type of a Spark type; None for those that a state cannot hold yet."""
-    if isinstance(kind, T.DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, T.StringType) and kind != T.StringType():
-        return None  # a collation: equal to it is not what is equal to us
-    return _FLAT.get(type(kind))

@@ -37,6 +37,8 @@ from lsmstate.spark.columns import (
 )
 from lsmstate.spark.listener import ACKS, listen
 from lsmstate.spark.meeting import check_pair, kind_of, pace_of, positive_us
+from lsmstate.spark.meeting_keys import quoted, with_meeting_keys
+from lsmstate.spark.payload import carried, cast, emitted
 from lsmstate.spark.recorder import check_url, watch
 from lsmstate.spark.spans import Span, span_us
 from lsmstate.spark.task import make_task
@@ -105,9 +107,10 @@ def stream_join(
         if not frame.isStreaming:
             raise ValueError(f"{name} is not a streaming DataFrame; read it with spark.readStream, or use left.join")
     keys = join_keys(on)
+    inputs = with_meeting_keys(inputs, keys)
     sides = (
-        side_of("left", left, [pair[0] for pair in keys], time[0], kind.retention(0)),
-        side_of("right", right, [pair[1] for pair in keys], time[1], kind.retention(1)),
+        side_of("left", inputs[0], [pair[0] for pair in keys], time[0], kind.retention(0)),
+        side_of("right", inputs[1], [pair[1] for pair in keys], time[1], kind.retention(1)),
     )
     check_they_meet(sides)
     pace = pace_of(watermark_delays(inputs, (time[0], time[1]), watermark), idle)
@@ -146,9 +149,10 @@ def _planned(inputs: Inputs, spec: JoinSpec, wiring: Wiring, output: T.StructTyp
     united = rows[0].unionAll(rows[1]).unionAll(ticker)
     mark = _mark(spec)
     united = united.observe(f"lsmstate:in:{mark}", F.count(F.lit(1)).alias("rows"))
+    given = [T.StructField(field.name, emitted(field.dataType)) for field in output.fields]
     scaled = F.shiftrightunsigned(F.col(HASH), 33) * F.lit(spec.partitions).cast("long")
     joined = united.repartitionById(spec.partitions, F.shiftright(scaled, 31).cast("int")).mapInArrow(
-        make_task(spec, wiring), T.StructType([*output.fields, T.StructField(ACK, T.StringType())])
+        make_task(spec, wiring), T.StructType([*given, T.StructField(ACK, T.StringType())])
     )
     metadata: dict[str, dict[str, object]] = {field.name: {JOINED: spec.job} for field in output.fields}
     known = {name for frame in inputs for field in frame.schema.fields for name in field.metadata}
@@ -162,7 +166,13 @@ def _planned(inputs: Inputs, spec: JoinSpec, wiring: Wiring, output: T.StructTyp
             told[WATERMARKED] = True
     joined = joined.observe(f"{ACKS}{mark}", F.collect_list(ACK).alias("acks"))
     joined = joined.filter(F.col(ACK).isNull()).drop(ACK)
-    return joined.select([F.col(_quoted(f.name)).alias(f.name, metadata=metadata[f.name]) for f in output.fields])
+    columns_out = []
+    for field, same in zip(output.fields, given, strict=True):
+        value = F.col(quoted(field.name))
+        if same.dataType != field.dataType:
+            value = cast(value, field.dataType, field.dataType)
+        columns_out.append(value.alias(field.name, metadata=metadata[field.name]))
+    return joined.select(columns_out)
 
 
 def _clocked(joined: DataFrame) -> DataFrame:
@@ -177,12 +187,15 @@ def _tagged(frame: DataFrame, number: int, spec: JoinSpec, wiring: Wiring, kinds
     """An input as rows of the united stream."""
     side = spec.sides[number]
     if any(JOINED in field.metadata for field in frame.schema.fields):  # tasks of its own, with numbers of their own
-        frame = frame.repartition(spec.partitions, *[F.col(_quoted(key)) for key in side.keys])
+        frame = frame.repartition(spec.partitions, *[F.col(quoted(key)) for key in side.keys])
     filled = dict(zip(wiring.of_side[number], side.schema.names, strict=True))
+    own = {field.name: field.dataType for field in frame.schema.fields}
     columns = []
     for slot, (name, kind) in enumerate(zip(wiring.names, kinds, strict=True)):
-        value = F.col(_quoted(filled[slot])) if slot in filled else F.lit(None)
-        columns.append(value.cast(kind).alias(name))
+        value = F.lit(None).cast(kind)
+        if slot in filled:
+            value = cast(F.col(quoted(filled[slot])), own[filled[slot]], kind)
+        columns.append(value.alias(name))
     keys = [wiring.names[wiring.of_side[number][field]] for field in side.key_fields]
     rows = frame.select(F.lit(number).cast("tinyint").alias(SIDE), *columns)
     return rows.select(SIDE, F.xxhash64(*keys).alias(HASH), *wiring.names)
@@ -194,7 +207,7 @@ def _slot_kinds(inputs: Inputs, spec: JoinSpec, wiring: Wiring) -> list[T.DataTy
     for frame, side, slots in zip(inputs, spec.sides, wiring.of_side, strict=True):
         for field, slot in zip(frame.schema.fields, slots, strict=True):
             is_key = field.name in side.keys and isinstance(field.dataType, T.IntegralType)
-            kinds[slot] = T.LongType() if is_key else field.dataType
+            kinds[slot] = T.LongType() if is_key else carried(field.dataType)
     return [kinds[slot] for slot in range(wiring.slots)]
 
 
@@ -220,7 +233,3 @@ def _path(state: str | os.PathLike[str]) -> str:
 def _check_whole(name: str, value: object, least: int, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{name} must be a whole number from {least} to {most}, not {value!r}")
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from iopool import LocalFileSystem, WorkerPool
+from lsmstate.encodings import plainly
 from lsmstate.engine import StateStore
 from lsmstate.join.barrier import Barrier, barrier_of, retire_barriers, retiring
 from lsmstate.join.home import Home
@@ -240,7 +241,7 @@ def _by_side(spec: JoinSpec, wiring: Wiring, chunk: pa.Table) -> Iterator[tuple[
         columns = []
         for slot, told in zip(wiring.of_side[side], kind.schema, strict=True):
             column = _whole(chunk.column(wiring.names[slot]))
-            columns.append((column if picked is None else column.take(picked)).cast(told.type))
+            columns.append(plainly(column if picked is None else column.take(picked), told.type))
         yield side, pa.RecordBatch.from_arrays(columns, schema=kind.schema)
 
 
@@ -251,5 +252,5 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 def _emitted(wiring: Wiring, out: pa.Schema, columns: list[pa.Array]) -> pa.RecordBatch:
     """Pairs as rows of the result."""
-    arrays = [columns[pick].cast(field.type) for pick, field in zip(wiring.picks, out, strict=False)]
+    arrays = [plainly(columns[pick], field.type) for pick, field in zip(wiring.picks, out, strict=False)]
     return pa.RecordBatch.from_arrays([*arrays, pa.nulls(len(columns[0]), pa.string())], schema=out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.conftest import Figures
+from tests.support.sizes import size
 from tests.support.stream_run import batch_join, decided, drain, our_join, results, rows_of
 from tests.support.workloads import Workload, calm_workload
 
@@ -55,15 +57,19 @@ def check(spark: SparkSession, work: Workload, home: Path) -> None:
     assert (got == expected) if work.how == "inner" else (decided(got) == decided(expected))
 
 
-@pytest.mark.parametrize(("master", "how"), [("local[2,8]", "full"), ("local-cluster[2,1,1024]", "inner")])
+@pytest.mark.parametrize("number", range(size("spark_rounds")))
 def test_worker_killed_at_each_point_changes_nothing(
-    master: str, how: str, spark: SparkSession, tmp_path: Path, figures: Figures
+    number: int, spark: SparkSession, tmp_path: Path, figures: Figures
 ) -> None:
-    work = written(tmp_path, len(POINTS) + 1, how=how)
+    master, how = (("local[2,8]", "full"), ("local-cluster[2,1,1024]", "inner"))[number % 2]
+    work = written(tmp_path, len(POINTS) + 1, seed=11 + number // 2, how=how)
     kills = tmp_path / "kills"
     kills.mkdir()
-    for number, point in enumerate(POINTS):
-        (kills / point).write_text(str(number + 1))
+    points = list(POINTS)
+    if number > 1:  # then each is met in another epoch
+        random.Random(number).shuffle(points)
+    for at, point in enumerate(points):
+        (kills / point).write_text(str(at + 1))
     finish(start_driver(work, tmp_path, master, kills), tmp_path)
     assert list(kills.iterdir()) == []  # each was killed
     check(spark, work, tmp_path)

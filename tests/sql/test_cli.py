@@ -11,9 +11,8 @@ from rich.console import Console
 
 from lsmstate.cli import main
 from lsmstate.cli.sql import _Screen
-from lsmstate.sql import Session, job
-from lsmstate.sql.table import Table
-from tests.support.sql_tables import Gated, by_duckdb, named, put, rows, streaming, written
+from lsmstate.sql import Session
+from tests.support.sql_tables import by_duckdb, gates, named, put, rows, streaming, written
 
 ON = "i.ad_id = c.ad_id AND c.ts BETWEEN i.ts AND i.ts + INTERVAL '9 seconds'"
 SELECT = f"SELECT i.n, c.n AS m FROM impressions i LEFT JOIN clicks c ON {ON}"
@@ -137,18 +136,12 @@ def test_the_screen_shows_tables_that_run_and_those_that_could_not_start(
 def test_ctrl_c_stops_with_a_savepoint(
     as_json: bool, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made: list[Gated] = []
-
-    def source_of(table: Table) -> Gated:
-        made.append(Gated(table.options["path"], schema=table.schema, before=100))
-        return made[-1]
-
     def interrupted(self: Any) -> None:
         assert all(source.waits.wait(60) for source in made)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(job, "source_of", source_of)
+        made = gates(patch, 100)
         patch.setattr(Session, "wait", interrupted)
         assert main(["sql", "ads.sql", *(["--json"] if as_json else [])]) == 130
     out = capsys.readouterr().out

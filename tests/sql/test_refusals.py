@@ -23,7 +23,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     other = rows(3, 20)
     put(root / "in/texts", other.set_column(0, "ad_id", other.column("ad_id").cast(pa.string())), files=1)
     put(root / "in/nanos", rows(4, 20, pa.timestamp("ns")), files=1)
-    put(root / "in/halves", other.set_column(0, "ad_id", other.column("price")), files=1)
+    moments = pa.array(range(20), pa.timestamp("ns"))
+    put(root / "in/moments", other.set_column(0, "ad_id", moments), files=1)
     (root / "in/empty").mkdir()
     return root
 
@@ -173,9 +174,9 @@ def test_wrong_options_of_a_table_are_named(options: str, told: str, root: Path)
             "cannot be compared",
         ),
         (
-            "SELECT * FROM halves i JOIN halves c ON i.ad_id = c.ad_id AND c.ts = i.ts",
+            "SELECT * FROM moments i JOIN moments c ON i.ad_id = c.ad_id AND c.ts = i.ts",
             "i.ad_id",
-            "keys are int64 or string",
+            "which can be no key: cast it to timestamp[us]",
         ),
         (
             "SELECT * FROM impressions i JOIN clicks c ON i.nope = c.n AND c.ts = i.ts",
@@ -217,7 +218,7 @@ def test_wrong_options_of_a_table_are_named(options: str, told: str, root: Path)
     ],
 )
 def test_what_a_select_cannot_do_is_refused_with_its_place(select: str, at: str, told: str, root: Path) -> None:
-    script = named(root, "impressions", "clicks", "texts", "halves") + streaming(root, "joined", select)
+    script = named(root, "impressions", "clicks", "texts", "moments") + streaming(root, "joined", select)
     error = refused(root, script)
     assert told in str(error)
     line = script.splitlines()[4]

@@ -9,35 +9,19 @@ import pytest
 
 from lsmstate.checkpoint import Catalog
 from lsmstate.errors import CheckpointError
-from lsmstate.sql import Session, job, restore
-from lsmstate.sql.table import Table
-from tests.support.sql_tables import Gated, by_duckdb, catalog, named, put, rows, streaming, written
-
-ON = "i.ad_id = c.ad_id AND c.ts BETWEEN i.ts - INTERVAL '5 seconds' AND i.ts + INTERVAL '20 seconds'"
-SELECT = f"SELECT i.ad_id, i.n, c.n AS m FROM impressions i FULL JOIN clicks c ON {ON}"
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    put(tmp_path / "in/impressions", rows(1, 400))
-    put(tmp_path / "in/clicks", rows(2, 300), files=2)
-    return tmp_path
-
-
-def script(root: Path, name: str = "joined", select: str = SELECT, **more: str) -> str:
-    return named(root, "impressions", "clicks") + streaming(root, name, select, **more)
-
-
-def gates(monkeypatch: pytest.MonkeyPatch, before: int) -> list[Gated]:
-    """Makes all sources wait after some rows; gives those that were made."""
-    made: list[Gated] = []
-
-    def source_of(table: Table) -> Gated:
-        made.append(Gated(table.options["path"], schema=table.schema, before=before))
-        return made[-1]
-
-    monkeypatch.setattr(job, "source_of", source_of)
-    return made
+from lsmstate.sql import Session, restore
+from tests.support.sql_tables import (
+    SELECT,
+    by_duckdb,
+    catalog,
+    gates,
+    named,
+    put,
+    rows,
+    script,
+    streaming,
+    written,
+)
 
 
 def test_a_table_that_was_stopped_goes_on_from_the_catalog_alone(

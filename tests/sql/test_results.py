@@ -16,13 +16,6 @@ WITHIN = "c.ts BETWEEN i.ts - INTERVAL '5 seconds' AND i.ts + INTERVAL '20 secon
 ON = f"i.ad_id = c.ad_id AND {WITHIN}"
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    put(tmp_path / "in/impressions", rows(1, 400))
-    put(tmp_path / "in/clicks", rows(2, 300), files=2)
-    return tmp_path
-
-
 def ran(root: Path, select: str, more: str = "", options: str = "'checkpoint.interval' = '20'") -> list[str]:
     """The rows of one streaming table over impressions and clicks. more: options of those; options: of its own."""
     session = Session(catalog(root), root / "state")
