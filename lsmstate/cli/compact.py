@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.progress import SpinnerColumn, TextColumn
 
 from iopool import FileSystem, LocalFileSystem
+from lsmstate.cli.progress import Line
 from lsmstate.cli.state_report import state_identity
 from lsmstate.cli.terminal import Cell, Commands, console, fields, heading, note_partition, table, write_json
 from lsmstate.cli.wording import count_text, plainly, size_text
@@ -204,30 +204,18 @@ def _change(before: int, after: int) -> str:
     return f"{before:,} -> {after:,}"
 
 
-class Spinner:
-    """What is being merged, and how many values were written, on stderr where somebody can see it."""
+class Spinner(Line):
+    """What is being merged, and how many values were written."""
 
     def __init__(self) -> None:
-        self.told: Callable[[str, int], None] | None = None
+        super().__init__(
+            SpinnerColumn("line"),
+            TextColumn("merging: {task.description}", markup=False),
+            begins="looking for work",
+        )
+        self.told: Callable[[str, int], None] | None = self._told if self.is_seen else None
         self._values = 0
-        self._bar: Progress | None = None
-        if sys.stderr.isatty():
-            columns = (SpinnerColumn("line"), TextColumn("merging: {task.description}", markup=False))
-            self._bar = Progress(*columns, console=console(stderr=True), transient=True)
-            self._bar.add_task("looking for work", total=None)
-            self.told = self._told
 
     def _told(self, why: str, values: int) -> None:
         self._values += values
-        if self._bar is not None:
-            shown = f"{why}; {count_text(self._values, 'value')} written"
-            self._bar.update(self._bar.task_ids[0], description=shown)
-
-    def __enter__(self) -> Spinner:
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self.update(description=f"{why}; {count_text(self._values, 'value')} written")

@@ -57,7 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _count(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no count; it is a whole number of rows, such as 10") from None
     if number < 0:
         raise argparse.ArgumentTypeError("a number of rows cannot be negative")
     return number

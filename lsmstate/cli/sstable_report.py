@@ -12,8 +12,9 @@ from lsmstate.errors import CorruptionError
 from lsmstate.keys import bucket_end, bucket_start
 from lsmstate.schema import Side
 from lsmstate.sstable.filters import BLOOM_K, KeyFilter
-from lsmstate.sstable.format import BLOCK, FOOTER_BYTES, VERSION, uid_of
+from lsmstate.sstable.format import BLOCK, FOOTER_BYTES, uid_of
 from lsmstate.sstable.reader import SSTable, StoredRun
+from lsmstate.sstable.trees import bytes_of
 
 _SECTIONS = ("bloom", "directory", "hash", "time", "id")
 
@@ -25,7 +26,7 @@ def describe(table: SSTable) -> dict[str, Any]:
     return {
         "schema": "lsmstate.dump/1",
         "path": table.path,
-        "format": VERSION,
+        "format": footer.version,
         "block_bytes": BLOCK,
         "uid": footer.uid.hex(),
         "digest": table.digest,
@@ -90,7 +91,7 @@ def _bloom(run: StoredRun) -> dict[str, Any]:
 def _column_bytes(told: dict[str, Any], at: int) -> int | None:
     """The bytes of a column; None where the index is no longer one."""
     try:
-        return sum(int(section[1]) for section in told["columns"][at]["buffers"] if section is not None)
+        return bytes_of(told["columns"][at])
     except STUMBLES:
         return None
 

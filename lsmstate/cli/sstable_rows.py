@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as pt
 
+from lsmstate.cli.key_text import key_array
 from lsmstate.cli.values import plain_values
 from lsmstate.cli.wording import plainly
 from lsmstate.errors import CorruptionError
 from lsmstate.hashing import hash_keys
+from lsmstate.hashing.sameness import same_keys
 from lsmstate.keys import I64
 from lsmstate.schema import Side
 from lsmstate.sstable.reader import SSTable, StoredRun
@@ -56,7 +56,7 @@ def _with_key(run: StoredRun, side: Side, arrays: Sequence[pa.Array]) -> I64:
     rows = np.flatnonzero(run.hashes() == hash_keys(arrays)[0])
     for name, array in zip(side.keys, arrays, strict=True):
         column = run.column(side.schema.get_field_index(name), rows)
-        rows = rows[pc.equal(column, array[0]).fill_null(False).to_numpy(zero_copy_only=False)]
+        rows = rows[same_keys(column, array.take(np.zeros(len(rows), np.int64)))]
     return rows
 
 
@@ -86,11 +86,9 @@ def key_arrays(side: Side, keys: Sequence[str]) -> list[pa.Array] | None:
         return None
     arrays = []
     for name in side.keys:
-        kind = side.schema.field(name).type
         try:
-            value = int(typed[name]) if pt.is_int64(kind) else typed[name]
-            arrays.append(pa.array([value], kind))
-        except (ValueError, OverflowError, pa.ArrowException):
+            arrays.append(key_array(typed[name], side.schema.field(name).type))
+        except ValueError:
             return None
     return arrays
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-from lsmstate.cli.terminal import console, fields, heading
+from lsmstate.cli.progress import Line
+from lsmstate.cli.terminal import fields, heading
 from lsmstate.cli.wording import count_text, epochs_text, plainly
 from lsmstate.engine.verify import Problem
 
@@ -73,16 +73,13 @@ def show(out: Console, report: dict[str, Any]) -> None:
     fields(out, [("whole", epochs_text(report["whole_epochs"])), *(("do", line) for line in report["advice"])])
 
 
-class Counting:
-    """Counts files as they are checked, with a bar on stderr where somebody can see it."""
+class Counting(Line):
+    """Counts files as they are checked, with a bar."""
 
     def __init__(self, unit: str = "files") -> None:
+        columns = (TextColumn("checking", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
+        super().__init__(*columns, begins=unit)
         self.files = 0
-        self._bar: Progress | None = None
-        if sys.stderr.isatty():
-            columns = (TextColumn("checking", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
-            self._bar = Progress(*columns, console=console(stderr=True), transient=True)
-            self._bar.add_task(unit, total=None)
 
     def told(self, name: str, done: int, total: int) -> None:
         """What `StateStore.verify` calls before each file."""
@@ -91,14 +88,4 @@ class Counting:
 
     def show(self, done: float, total: int) -> None:
         """Moves the bar."""
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=done, total=total)
-
-    def __enter__(self) -> Counting:
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self.update(completed=done, total=total)

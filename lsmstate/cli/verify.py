@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,7 +69,8 @@ def check(fs: FileSystem, path: str) -> dict[str, Any]:
         problems, epochs = _still_there(fs, path, problems, epochs)
     harmed = {epoch for problem in problems for epoch in problem.epochs}
     whole = [epoch for epoch in epochs if epoch not in harmed]
-    return report_of(path, True, epochs, whole, counting.files, problems, _advice(epochs, whole) if problems else [])
+    advice = _advice(path, epochs, whole, problems) if problems else []
+    return report_of(path, True, epochs, whole, counting.files, problems, advice)
 
 
 def _verified(store: StateStore, fs: FileSystem, path: str, counting: Counting) -> list[Problem]:
@@ -103,21 +105,36 @@ def _unopened(fs: FileSystem, path: str, reason: Problem) -> dict[str, Any]:
             "STATE is written once and never changes: copy it from any backup of this very state.",
             "Without it the SSTables can still be read one by one: `lsmstate dump FILE`.",
         ]
+    elif reason.path.endswith(f"/{names.MANIFEST_DIR}") and found.newest is None:
+        advice = [
+            "Copy the manifests from the newest backup of this very state: nothing else tells which rows count.",
+            "The SSTables can still be read one by one: `lsmstate dump FILE`.",
+        ]
     elif found.newest is not None:
-        newest, head = found.newest.version.epoch, names.head(found.newest.publication)
+        newest = found.newest.version.epoch
         advice = [
             "Best: copy the files named above from a backup; a file of the same name has the same content.",
-            f"Or go back to epoch {newest}: move each file {names.MANIFEST_DIR}/head-* above {head} out of the "
-            f"directory (and keep it). The state then opens at epoch {newest}; replay what came after it.",
+            f"Or go back to epoch {newest}, and replay what came after it: {_doctor(path, newest)}, which says before "
+            "what that loses.",
         ]
     else:
         advice = ["No epoch is whole: copy the files named above from a backup, or build the state anew."]
     return report_of(path, False, found.epochs, found.epochs, found.files, problems, advice)
 
 
-def _advice(epochs: Sequence[int], whole: Sequence[int]) -> list[str]:
+def _doctor(path: str, epoch: int) -> str:
+    return f"lsmstate doctor {shlex.quote(path)} --recover {epoch}"
+
+
+def _advice(path: str, epochs: Sequence[int], whole: Sequence[int], problems: Sequence[Problem]) -> list[str]:
     advice = ["Files never change: a file of the same name from a backup or a branch can be copied into place."]
-    if whole and whole[-1] == epochs[-1]:
+    in_log = any(problem.path.startswith(f"{path}/{names.LOG_DIR}/") for problem in problems)
+    if whole and whole[-1] == epochs[-1] and in_log:
+        advice.append(
+            f"Or go back to epoch {whole[-1]}, which is not harmed, leave the log behind, and replay what came after: "
+            f"{_doctor(path, whole[-1])}."
+        )
+    elif whole and whole[-1] == epochs[-1]:
         advice.append(
             f"The newest epoch ({whole[-1]}) is not harmed: jobs can go on. Do not restore, branch or read the "
             "harmed epochs; they go away as they are retired."
@@ -125,7 +142,7 @@ def _advice(epochs: Sequence[int], whole: Sequence[int]) -> list[str]:
     elif whole:
         advice.append(
             f"Or go back to epoch {whole[-1]}, the newest that is whole, and replay what came after it: "
-            f"StateStore.open(path).restore({whole[-1]})."
+            f"{_doctor(path, whole[-1])}."
         )
     else:
         advice.append("No retained epoch is whole: without good copies the state has to be built anew.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,6 +119,7 @@ def _advice(path: str, verdict: Verdict, whole: Sequence[int], problems: Sequenc
         advice.append(f"The rows of epoch {whole[-1]}, the newest that is whole, can still be read: {told}.")
         advice.append(
             f"If a catalog knows a checkpoint of epoch {whole[-1]}, the job can go back to it: "
-            f"lsmstate restore JOB --epoch {whole[-1]}."
+            f"lsmstate restore JOB --epoch {whole[-1]}; without one: lsmstate doctor {shlex.quote(path)} "
+            f"--recover {whole[-1]}."
         )
     return advice

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from dataclasses import fields as fields_of
 from typing import Any
 
 from rich.console import Console
@@ -11,10 +12,12 @@ from rich.console import Console
 from iopool import LocalFileSystem
 from lsmstate.cli.sstable_rows import key_arrays
 from lsmstate.cli.terminal import Commands, console, fields, heading, write_json
+from lsmstate.cli.values import plain_values
 from lsmstate.cli.wording import safe, time_text
 from lsmstate.errors import SchemaError
 from lsmstate.join.asking import sides_of, why
 from lsmstate.join.spec import SIDES
+from lsmstate.join.why import Why
 
 
 def add(commands: Commands) -> None:
@@ -52,14 +55,20 @@ def run(arguments: argparse.Namespace) -> int:
                 raise SchemaError(
                     f"the key of {name} is {columns}. Give --key VALUE, --key VALUE,VALUE or --key NAME=VALUE for each"
                 )
-            key = tuple(array[0].as_py() for array in arrays)
-            answers.append(asdict(why(path, name, key, arguments.epoch)))
+            told = why(path, name, tuple(array[0] for array in arrays), arguments.epoch)
+            answers.append({**_plain(told), "key": [plain_values(array)[0] for array in arrays]})
     report = {"schema": "lsmstate.why/1", "path": path, "sides": answers}
     if arguments.json:
         write_json(report)
     else:
         _show(console(), report)
     return 0
+
+
+def _plain(told: Why) -> dict[str, Any]:
+    """What is known as JSON, without the key."""
+    rest = {field.name: getattr(told, field.name) for field in fields_of(told) if field.name != "key"}
+    return {**rest, "rows": [asdict(fate) for fate in told.rows]}
 
 
 def _show(out: Console, report: dict[str, Any]) -> None:

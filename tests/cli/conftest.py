@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,30 @@ class Result:
 
 
 Run = Callable[..., Result]
+
+
+class Terminal(io.StringIO):
+    """What a command takes for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A terminal on stderr, and a file on stdout."""
+
+    err: Terminal = field(default_factory=Terminal)
+    out: io.StringIO = field(default_factory=io.StringIO)
+
+
+def on_screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    """From now on that is what commands see. No fixture: pytest puts its own in place before the test itself."""
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen.err)
+    monkeypatch.setattr("sys.stdout", screen.out)
+    monkeypatch.setenv("TERM", "xterm")
+    return screen
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from unittest import mock
 
@@ -14,7 +13,7 @@ from lsmstate.cli import compact
 from lsmstate.engine import compactor
 from lsmstate.join.reading import read_state
 from lsmstate.manifest import names
-from tests.cli.conftest import JOIN_LAST, Result, Run
+from tests.cli.conftest import JOIN_LAST, Result, Run, on_screen
 from tests.cli.test_join_state import on_one_line, tree
 from tests.support.cli_state import ADS, CLICKS, EPOCHS, SECOND_US, START_US, ads, clicks, damage
 from tests.support.join_home import JoinHome
@@ -288,12 +287,6 @@ def test_json_has_the_documented_parts(run: Run, small: Path) -> None:
 
 
 def test_terminal_sees_what_is_merged(run: Run, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    screen = Terminal()
-    monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setenv("TERM", "xterm")
+    screen = on_screen(monkeypatch)
     assert run("compact", small).code == 0
-    assert "many small runs; 1,000 values written" in screen.getvalue()
+    assert "many small runs; 1,000 values written" in screen.err.getvalue()

@@ -12,7 +12,7 @@ from lsmstate import read_state
 from lsmstate.checkpoint.catalog import Catalog, CheckpointRow
 from lsmstate.cli.seeking import seek, undo
 from lsmstate.join.lines import newest_line
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, Terminal
 from tests.cli.test_join_state import on_one_line, tree
 from tests.support.checkpoint_job import FILES, KAFKA, Driver, file_offset, kafka_offset
 
@@ -213,11 +213,6 @@ def test_epoch_without_a_checkpoint_is_refused_and_nothing_is_changed(run: Run, 
     assert result.code == 2
     assert f"epoch {epoch} has no checkpoint; those that can be restored: epochs 2 to 5" in result.err
     assert tree(made.join.path) == before
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("yes\n", 0), ("n\n", 2), ("\n", 2), ("", 2)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lsmstate import EpochError, LsmStateError, read_state
+from lsmstate import CorruptionError, EpochError, LsmStateError, read_state
 from tests.cli.conftest import JOIN_LAST as LAST
 from tests.cli.conftest import Run
 from tests.support.cli_state import damage
@@ -110,9 +110,30 @@ def test_missing_partition_harms_all_epochs_and_is_not_made_anew(run: Run, join:
     assert "p-00001" in result.err
     with pytest.raises(LsmStateError, match="p-00001"):
         read_state(join.path, epoch=4)
-    with pytest.raises(LsmStateError, match=r"partitions \[1\]"):
+    with pytest.raises(LsmStateError, match=r"partitions \[1\].* There is no directory .*/p-00001, though") as error:
         join.epoch(LAST + 1)
+    assert "limit" not in str(error.value)
     assert not join.partition(1).exists()
+
+
+@pytest.mark.parametrize(
+    ("keep_directory", "message"),
+    [(False, "There is no directory .*/p-00001/manifest,"), (True, "There is nothing in")],
+)
+def test_partition_without_its_manifests_is_named_and_not_begun_anew(
+    run: Run, join: JoinHome, keep_directory: bool, message: str
+) -> None:
+    shutil.rmtree(join.partition(1) / "manifest")
+    if keep_directory:
+        (join.partition(1) / "manifest").mkdir()
+    ((path, what, _),) = wrong(check(run, join))
+    assert path == "p-00001/manifest"
+    assert "expected the manifests, which say what of 5 files in sst/ is the state" in what
+    with pytest.raises(EpochError, match=message) as error:
+        join.epoch(LAST + 1)
+    assert "limit" not in str(error.value)
+    with pytest.raises(CorruptionError, match="expected the manifests"):
+        join.epoch(LAST)
 
 
 @pytest.mark.parametrize("way", ["missing", "damaged", "of another join"])
@@ -123,7 +144,7 @@ def test_lost_identity_of_a_partition_is_a_problem(run: Run, join: JoinHome, tmp
     else:
         file.unlink()
     if way == "of another join":
-        other = JoinHome(tmp_path / "other", join_spec(str(tmp_path / "other"), title="name")).epochs(1)
+        other = JoinHome(tmp_path / "other", join_spec(str(tmp_path / "other"), upper_s=7)).epochs(1)
         shutil.copy(other.partition(1) / "STATE", file)
     told = check(run, join)
     ((path, what, epochs),) = wrong(told)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from lsmstate.join.history import History
 from lsmstate.join.home import Home
 from lsmstate.join.runs import enter_run
 from tests.cli.conftest import JOIN_LAST as LAST
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, on_screen
 from tests.cli.test_hostile import visible
 from tests.support.join_home import QUERY, ROWS, RUN, SECOND_US, START_US, JoinHome, join_spec
 
@@ -224,18 +223,11 @@ def test_each_file_is_checked_once_though_epochs_share_it(
 
 
 def test_progress_goes_to_a_terminal_on_stderr_only(sound_join: JoinHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    err, out = Terminal(), io.StringIO()
-    monkeypatch.setattr("sys.stderr", err)
-    monkeypatch.setattr("sys.stdout", out)
-    monkeypatch.setenv("TERM", "xterm")
+    screen = on_screen(monkeypatch)
     assert verify_join.check(sound_join.home.fs, str(sound_join.path))["ok"]
-    assert "checking" in err.getvalue()
-    assert "partitions" in err.getvalue()
-    assert out.getvalue() == ""
+    assert "checking" in screen.err.getvalue()
+    assert "partitions" in screen.err.getvalue()
+    assert screen.out.getvalue() == ""
 
 
 def test_hostile_names_are_escaped(run: Run, tmp_path: Path) -> None:

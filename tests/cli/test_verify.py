@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from lsmstate import CorruptionError, StateStore
 from lsmstate.cli import verify
 from lsmstate.engine.verify import Problem
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, on_screen
 from tests.support.cli_state import EPOCHS, ads, build, damage, head, newest_file
 
 
@@ -53,10 +52,10 @@ def test_damaged_newest_file_names_epoch_and_way_back(run: Run, state: Path) -> 
     assert told.json["whole_epochs"] == [1, 2, 3]
     human = run("verify", state)
     assert human.code == 1
-    for words in ("DAMAGED", "damaged block at byte 0", "epoch 4", "epochs 1 to 3", "restore(3)"):
+    for words in ("DAMAGED", "damaged block at byte 0", "epoch 4", "epochs 1 to 3", "--recover 3"):
         assert words in human.out
-    with StateStore.open(state) as store:  # what the advice says
-        store.restore(3)
+    assert run("doctor", state, "--recover", 3, "--yes").code == 0  # what the advice says
+    with StateStore.open(state) as store:
         assert store.verify() == []
 
 
@@ -86,7 +85,7 @@ def test_damage_of_all_epochs_says_so(run: Run, state: Path) -> None:
     assert told.json["whole_epochs"] == []
 
 
-def test_damaged_head_is_a_problem_and_its_advice_works(run: Run, state: Path, tmp_path: Path) -> None:
+def test_damaged_head_is_a_problem_and_its_advice_works(run: Run, state: Path) -> None:
     name = head(state)
     damage(state / "manifest" / name, 150)
     with pytest.raises(CorruptionError):
@@ -97,11 +96,9 @@ def test_damaged_head_is_a_problem_and_its_advice_works(run: Run, state: Path, t
     assert [Path(problem["path"]).name for problem in told.json["problems"]] == [name]
     human = run("verify", state)
     assert human.code == 1
-    found = re.search(r"above\s+(head-\d+)\s+out", human.out)
+    found = re.search(r"--recover\s+(\d+)", human.out)
     assert found is not None
-    for path in (state / "manifest").glob("head-*"):
-        if path.name > found[1]:
-            path.rename(tmp_path / path.name)
+    assert run("doctor", state, "--recover", found[1], "--yes").code == 0
     with StateStore.open(state) as store:
         assert store.epochs() == [1, 2, 3]
         assert store.verify() == []
@@ -121,6 +118,21 @@ def test_lost_identity_is_a_problem_not_a_usage_error(run: Run, state: Path, way
     assert told.code == 1
     assert [Path(problem["path"]).name for problem in told.json["problems"]] == ["STATE", newest_file(state).name]
     assert "copy it from any backup" in run("verify", state).out
+
+
+@pytest.mark.parametrize("command", ["verify", "doctor", "inspect"])
+@pytest.mark.parametrize("keep_directory", [False, True])
+def test_lost_manifests_are_told_in_words(run: Run, state: Path, keep_directory: bool, command: str) -> None:
+    shutil.rmtree(state / "manifest")
+    if keep_directory:
+        (state / "manifest").mkdir()
+    result = run(command, state)
+    told = " ".join((result.out + result.err).split())
+    assert result.code == (2 if command == "inspect" else 1)  # it cannot be opened, and inspect shows nothing
+    assert "expected the manifests, which say what of 4 files in sst/ is the state" in told
+    assert "No such file" not in told
+    if command != "inspect":
+        assert "Copy the manifests from the newest backup" in told
 
 
 @pytest.mark.parametrize("what", ["head-*", "*"])
@@ -160,14 +172,7 @@ def test_epochs_that_a_writer_retired_meanwhile_are_no_problem(
 
 
 def test_progress_goes_to_a_terminal_on_stderr_only(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    err, out = Terminal(), io.StringIO()
-    monkeypatch.setattr("sys.stderr", err)
-    monkeypatch.setattr("sys.stdout", out)
-    monkeypatch.setenv("TERM", "xterm")
+    screen = on_screen(monkeypatch)
     assert verify.check(verify.LocalFileSystem(), str(built))["ok"]
-    assert "checking" in err.getvalue()
-    assert out.getvalue() == ""
+    assert "checking" in screen.err.getvalue()
+    assert screen.out.getvalue() == ""
