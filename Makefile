@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-full check bench java postgres clean
+.PHONY: demo test test-full test-endless soak planted reliability fuzz check bench java postgres clean
 
-$(READY): setup.cfg pyproject.toml
+$(READY): setup.cfg setup.py pyproject.toml lsmstate/native/kernel.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "lsmstate needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { .ci/apt-install python3-venv && $(PYTHON) -m venv --clear $(VENV); }
 	$(BIN)/python -m pip install -q -e '.[test,bench]'
@@ -21,11 +21,33 @@ postgres:
 demo: $(READY) java
 	$(BIN)/lsmstate demo
 
+# What the tests count is left in FIGURES, for `make reliability`. tests/support/sizes.py says how much each does.
+FIGURES := build/figures
+NOTED = LSMSTATE_TEST_FIGURES=$(CURDIR)/$(FIGURES) LSMSTATE_TEST_NAME=$@
+
 test: $(READY) java postgres
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not long'
+	$(NOTED) $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not long'
 
 test-full: $(READY) java postgres
-	LSMSTATE_TEST_SIZE=full $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(NOTED) LSMSTATE_TEST_SIZE=full $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-endless: $(READY) java postgres
+	$(NOTED) LSMSTATE_TEST_SIZE=endless $(BIN)/python -m pytest -n 2 --dist worksteal
+
+soak: $(READY)
+	$(NOTED) LSMSTATE_TEST_SIZE=endless $(BIN)/python -m pytest tests/engine/test_mvcc_stress.py
+
+planted: $(READY) java
+	$(NOTED) $(BIN)/python -m tests.planted
+
+reliability: $(READY)
+	$(BIN)/python -m tests.support.report $(FIGURES)
+
+# Ten minutes for each decoder, one after the other; `make fuzz FUZZ_SECONDS=60` for less.
+FUZZ_SECONDS ?= 600
+fuzz: $(READY)
+	$(BIN)/python -m pip install -q -e '.[test,fuzz]'
+	$(BIN)/python -m tests.fuzz all $(FUZZ_SECONDS)
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.figures import lines_of, write_figures
+from tests.support.sizes import is_default
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -37,8 +40,7 @@ class Figures:
 
     def lines(self) -> Iterator[str]:
         """One line a figure."""
-        for name, numbers in sorted(self._sums.items()):
-            yield (name if "{" in name else f"{name}: {{}}").format(*(f"{n:,}" for n in numbers))
+        return lines_of(self._sums)
 
 
 _FIGURES = pytest.StashKey[Figures]()
@@ -74,7 +76,7 @@ def spark() -> Iterator[SparkSession]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_FIGURES] = Figures()
-    if os.environ.get("LSMSTATE_TEST_SIZE") != "full" and _has_room(_MEMORY):
+    if is_default() and _has_room(_MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
 
 
@@ -99,7 +101,10 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    lines = list(config.stash[_FIGURES].lines())
+    figures, stats = config.stash[_FIGURES], terminalreporter.stats
+    counts = {outcome: len(stats.get(outcome, [])) for outcome in ("passed", "failed", "error", "skipped")}
+    write_figures(figures.plain(), os.environ.get("LSMSTATE_TEST_NAME") or "tests", tests=counts)
+    lines = list(figures.lines())
     if lines:
         terminalreporter.section("figures")
         for line in lines:

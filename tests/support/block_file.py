@@ -27,8 +27,12 @@ class BlockFile:
 
     def blocks(self) -> Blocks:
         """Ends the data, and reads it."""
-        sums = self.finish()
-        return Blocks("f", UID, memoryview(self.data), sums)
+        self._sums = self.finish()
+        return self.blocks_of(self.data)
+
+    def blocks_of(self, data: bytes) -> Blocks:
+        """Other bytes, read in place of the data. Requires: data that has ended."""
+        return Blocks("f", UID, memoryview(data), self._sums)
 
     def write(self, views: Sequence[Bytes]) -> None:
         self.data += b"".join(bytes(view) for view in views)

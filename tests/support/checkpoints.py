@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +21,13 @@ from lsmstate.checkpoint.manifest.manifest import (
 from lsmstate.checkpoint.manifest.operator_state import InflightRecords, LsmState, OperatorState, StateFile
 from lsmstate.checkpoint.manifest.packing import State, pack_states
 from lsmstate.checkpoint.manifest.store import ManifestStore
+from tests.support.simfs import SimFileSystem
 
 PATH = "/jobs/ads/checkpoints"
 CANDIDATE = "000000000009-000001-abc-000003.full"
 SST = "000000000009-000001-abc-000002.sst"
+SHA = "ab" * 32
+BIG = b"state" * 1000  # too large for a manifest
 LSM = OperatorState(lsm=LsmState(CANDIDATE, "join/p-00000", (StateFile(SST, 4096, "0f" * 16),)))
 
 
@@ -57,6 +62,16 @@ def full_manifest(checkpoint_id: int = 12, epoch: int = 9, **more: Any) -> Check
     )
 
 
+def told(**more: Any) -> dict[str, Any]:
+    """The JSON of a manifest, with some fields exchanged."""
+    return {**json.loads(json.dumps(full_manifest().to_json())), **more}
+
+
+def problems(severity: str, manifest: CheckpointManifest) -> set[str]:
+    """The fields that `validate` finds something of this severity in."""
+    return {problem.field for problem in manifest.validate() if problem.severity == severity}
+
+
 def saved(
     store: ManifestStore,
     checkpoint_id: int,
@@ -71,6 +86,11 @@ def saved(
     return store.save(packed.into(manifest), packed.sidecar)
 
 
+def sinks(store: ManifestStore, own: int = 1) -> CheckpointManifest:
+    """Saves a checkpoint with a sink that has not committed."""
+    return saved(store, own, {"a": BIG}, sink_epochs={"out": own}, sink_commit_statuses={"out": PENDING})
+
+
 def committed(manifest: CheckpointManifest) -> CheckpointManifest:
     """The same, all sinks committed."""
     return replace(manifest, sink_commit_statuses=dict.fromkeys(manifest.sink_epochs, COMMITTED))
@@ -79,6 +99,22 @@ def committed(manifest: CheckpointManifest) -> CheckpointManifest:
 def store_on(fs: FileSystem) -> ManifestStore:
     """A store at the usual place."""
     return ManifestStore(fs, PATH)
+
+
+def files(fs: SimFileSystem) -> set[str]:
+    """The names of all files of the store."""
+    return {path.removeprefix(f"{PATH}/") for path, data in fs.tree().items() if data is not None}
+
+
+def during(fs: SimFileSystem, op: str, suffix: str, act: Callable[[], object]) -> None:
+    """Has something else happen just before the first operation of this kind."""
+    waiting = [act]
+
+    def fault(name: str, path: str, index: int) -> None:
+        if name == op and path.endswith(suffix) and waiting:
+            waiting.pop()()
+
+    fs.fault = fault
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

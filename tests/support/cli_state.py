@@ -99,7 +99,7 @@ def rewrite_index(path: Path, change: Any) -> None:
     blocks = [data[at : at + BLOCK] for at in range(0, len(data), BLOCK)]
     sums = np.array([xxhash.xxh3_64_intdigest(b, seed=block_seed(footer.uid, n)) for n, b in enumerate(blocks)], "<u8")
     meta = text + sums.tobytes() + keys
-    tail = Footer(footer.uid, len(data), len(text), sums.nbytes, len(keys), meta_sum(footer.uid, meta))
+    tail = Footer(footer.uid, len(data), len(text), sums.nbytes, len(keys), meta_sum(footer.uid, meta), footer.version)
     path.write_bytes(data + meta + pack_footer(tail))
 
 

@@ -19,7 +19,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from iopool import FileSystem, Ticket
+from iopool import FileSystem, Lane, LaneMetrics, Ticket
 from lsmstate import FencedError, Options, Side, StateStore
 from lsmstate.engine.view import View
 from tests.support.simfs import SimFileSystem
@@ -48,6 +48,9 @@ class InlinePool:
         ticket = Ticket(job, lambda: None)
         ticket.end(ticket.run())
         return ticket
+
+    def metrics(self) -> dict[Lane, LaneMetrics]:
+        return {"spill": LaneMetrics(), "compaction": LaneMetrics()}
 
     def close(self, timeout: float = 0.0) -> bool:
         return True

@@ -38,12 +38,13 @@ def join_spec(
     upper_s: int = 3600,
     how: str = "inner",
     title: str = "title",
+    title_kind: pa.DataType | None = None,
 ) -> JoinSpec:
     """Ads, and the clicks on them."""
     lower, upper = lower_s * SECOND_US, upper_s * SECOND_US
     kind = Kind(INTERVAL, how, lower, upper)
     kept = kind.retention(0), kind.retention(1)
-    left = pa.schema([("ad_id", pa.int64()), ("ts", UTC), (title, pa.string())])
+    left = pa.schema([("ad_id", pa.int64()), ("ts", UTC), (title, title_kind or pa.string())])
     right = pa.schema([("ad", pa.int64()), ("at", UTC), ("price", pa.float64())])
     sides = (Side("left", left, ["ad_id"], "ts", kept[0]), Side("right", right, ["ad"], "at", kept[1]))
     return JoinSpec(job, path, partitions, kind, sides, Pace((DELAY_US, DELAY_US)), retain)

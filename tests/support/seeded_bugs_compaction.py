@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -31,9 +32,14 @@ def inputs_deleted_when_adopted() -> AbstractContextManager[Any]:
     return mock.patch.object(Compactor, "_adopt_notes", too_early)
 
 
-def merges_collected_before_adoption() -> AbstractContextManager[Any]:
-    """Forgets that a note protects its file, whose epoch may be retired by now."""
-    return mock.patch.object(garbage, "_merging", return_value=set())
+@contextmanager
+def merges_collected_before_adoption() -> Iterator[None]:
+    """Forgets that a note protects its file, whose epoch may be retired by now, and adopts it without a look at it."""
+    with (
+        mock.patch.object(garbage, "_merging", return_value=set()),
+        mock.patch.object(Compactor, "_is_there", return_value=True),
+    ):
+        yield
 
 
 def tombstones_folded_too_early() -> AbstractContextManager[Any]:

@@ -135,7 +135,7 @@ class UndoesWhatMayCount(Driver):
 
     def failed(self, failed: Failed) -> None:
         if failed.step == "persist" and self.coordinator is not None:
-            self.coordinator._lost = None
+            self.coordinator._cadence._lost = None
             failed = replace(failed, step="pre_commit")
         super().failed(failed)
 

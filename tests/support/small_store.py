@@ -81,7 +81,7 @@ def right_rows(first: int, count: int) -> pa.RecordBatch:
 _PROBES = right_rows(10, 30)
 
 
-def open_small(
+def open_store(
     fs: FileSystem,
     path: str = "/state",
     *,
@@ -98,7 +98,7 @@ def open_small(
 
 def build(fs: FileSystem, path: str = "/state") -> None:
     """Writes the state: several epochs, a spill in the middle of one, a tombstone, a watermark, retired epochs."""
-    with open_small(fs, path, create=True) as store:
+    with open_store(fs, path, create=True) as store:
         for epoch in range(1, EPOCHS + 1):
             store.append(0, left_rows(epoch * 10, 7))
             store.append(1, right_rows(epoch * 10, 7))
@@ -111,7 +111,7 @@ def build(fs: FileSystem, path: str = "/state") -> None:
 
 def compact(fs: FileSystem, path: str = "/state") -> None:
     """Goes on with the state: a merge that takes a part of its files, leaves others narrowed, and folds a tombstone."""
-    with open_small(fs, path) as store:
+    with open_store(fs, path) as store:
         store.append(0, left_rows(140, 40))
         store.append(1, right_rows(140, 40))
         store.advance_watermark(61_000_000)
@@ -138,7 +138,7 @@ class Reading:
 
 def read_all(fs: FileSystem, path: str = "/state", *, cache: FileCache | None = None) -> Reading:
     """Scans and probes the newest epoch and every retained one."""
-    with open_small(fs, path, read_only=True, cache=cache) as store:
+    with open_store(fs, path, read_only=True, cache=cache) as store:
         scans = {}
         for epoch in store.epochs():
             with store.at_epoch(epoch) as view:

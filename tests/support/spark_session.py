@@ -24,6 +24,7 @@ SETTINGS = {
 
 # Spark's usual way to write a checkpoint starts a `stat` for each file. This one is not atomic when it is killed: only
 # for sessions that nobody kills.
+TIME_TYPE = "spark.sql.timeType.enabled"  # TIME is off unless told
 FEW_PROCESSES = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -11,10 +11,15 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from lsmstate.checkpoint import ParquetSource
+from lsmstate.sql import job
+from lsmstate.sql.table import Table
 
 SEED = 20260131
+ON = "i.ad_id = c.ad_id AND c.ts BETWEEN i.ts - INTERVAL '5 seconds' AND i.ts + INTERVAL '20 seconds'"
+SELECT = f"SELECT i.ad_id, i.n, c.n AS m FROM impressions i FULL JOIN clicks c ON {ON}"
 TIME = pa.timestamp("us")
 
 
@@ -57,7 +62,13 @@ def streaming(root: Path, name: str, select: str, more: str = "'checkpoint.inter
     return f"CREATE STREAMING TABLE {name} WITH ({options}) AS {select};\n"
 
 
+def script(root: Path, name: str = "joined", select: str = SELECT, **more: str) -> str:
+    """CREATE TABLE for the two tables, and a streaming table over them."""
+    return named(root, "impressions", "clicks") + streaming(root, name, select, **more)
+
+
 def catalog(root: Path) -> str:
+    """The address of its catalog."""
     return f"sqlite:///{root}/state/catalog.db"
 
 
@@ -94,3 +105,15 @@ class Gated(ParquetSource):
         batch = super().read()
         self._seen += 0 if batch is None else batch.num_rows
         return batch
+
+
+def gates(monkeypatch: pytest.MonkeyPatch, before: int) -> list[Gated]:
+    """Makes all sources wait after some rows; gives those that were made."""
+    made: list[Gated] = []
+
+    def source_of(table: Table) -> Gated:
+        made.append(Gated(table.options["path"], schema=table.schema, before=before))
+        return made[-1]
+
+    monkeypatch.setattr(job, "source_of", source_of)
+    return made

@@ -1,0 +1,1 @@
+"""One module for each decoder: see tests/fuzz/kit.py for what is in them."""
