@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from iopool import FileSystem
 from lsmstate import Options, Side, StateStore
+from lsmstate.engine import View
 from lsmstate.sstable.cache import FileCache
 from tests.support.random_values import ALL, FLAT, NESTED, array_of
 from tests.support.small_store import Reading
@@ -89,9 +90,18 @@ def read_all(fs: FileSystem, path: str = "/state", *, cache: FileCache | None = 
         for epoch in store.epochs():
             with store.at_epoch(epoch) as view:
                 for side in (0, 1):
-                    scans[epoch, side] = list(view.scan(side, ordered=True))
-        pairs = [list(store.probe(0, ask, -2_000_000, 2_000_000)) for ask in _ASKING]
-        return Reading(scans, pairs, store.epochs())
+                    scans[epoch, side] = scanned(view, side)
+        return Reading(scans, probed(store, 0), store.epochs())
+
+
+def scanned(view: View, side: int) -> list[pa.RecordBatch]:
+    """All rows of a side."""
+    return list(view.scan(side, ordered=True))
+
+
+def probed(of: StateStore | View, side: int) -> list[list[pa.RecordBatch]]:
+    """Rows of a side that some of the other one meet."""
+    return [list(of.probe(side, ask, -2_000_000, 2_000_000)) for ask in _ASKING]
 
 
 def _asking(first: int, count: int) -> pa.RecordBatch:
