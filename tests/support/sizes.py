@@ -49,7 +49,7 @@ SIZES: dict[str, Size] = {
     "verify_every": Size("damages of which `verify` is asked about one", 5, 1, 1, every=True),
     "typed_bytes_every": Size("bytes of a state with every type of which one is flipped", 13, 1, 1, every=True),
     "typed_tools_every": Size("of these of which verify, dump and inspect are asked about one", 7, 1, 1, every=True),
-    "marked_bytes_every": Size("bytes of a state with marks of which one is flipped", 397, 1, 1, every=True),
+    "marked_bytes_every": Size("bytes of a state with marks of which one is flipped", 397, 4, 1, every=True),
     "hostile_logs": Size("records of a log that lie", 2_000, 50_000, 50_000, 0.0005),
     "hostile_indexes": Size("indexes of SSTables that lie", 1_000, 20_000, 20_000, 0.005),
     "held_every": Size("steps of the other process of which one is held", 8, 1, 1, every=True),
