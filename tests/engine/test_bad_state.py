@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from lsmstate import FormatVersionError, LsmStateError, NotAStateError, SchemaError, Side, StateStore
+from lsmstate import CorruptionError, FormatVersionError, LsmStateError, NotAStateError, SchemaError, Side, StateStore
 from lsmstate.manifest.codec import PLAIN, VERSION
 from lsmstate.sstable.format import FOOTER_BYTES, MAGIC
 from lsmstate.sstable.format import VERSION as SSTABLE_VERSION
@@ -224,3 +225,26 @@ def test_path_that_names_nothing_is_misuse_told_in_words(world: World, tree: Tre
         StateStore.open(path, sides(), fs=fs)
     with pytest.raises(ValueError, match=message):
         world.open(fs=fs).branch(1, path)
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_restore_refuses_an_epoch_whose_file_is_damaged_and_the_state_goes_on(world: World, damage: str) -> None:
+    store = world.open()
+    for epoch, value in enumerate("ab", 1):
+        store.append(0, batch((1, epoch, value)))
+        store.snapshot_epoch(epoch)
+    with store.at_epoch(1) as view:
+        (file,) = view.files
+    where = f"{PATH}/sst/{file}"
+    whole = bytes(world.fs.map(where))
+    world.fs.unlink(where)
+    if damage == "cut":
+        store.close()
+        with closing(world.fs.create(where)) as cut:
+            cut.write([whole[:-9]])
+        store = world.open()
+    with pytest.raises(CorruptionError, match=file):
+        store.restore(1)
+    assert store.epochs() == [1, 2]
+    store.snapshot_epoch(3)
+    assert world.open().epochs() == [1, 2, 3]

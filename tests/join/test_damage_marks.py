@@ -1,6 +1,7 @@
 """Damage to the state of a join, with marks and every type: the correct answer or one documented error, whoever reads.
 
-Every byte in the endless run, every fourth in the full one; by default a few of every file. All readers and tools are asked about each.
+Every byte in the endless run, every fourth in the full one; by default a few of every file. All readers
+and tools are asked about each.
 """
 
 from __future__ import annotations
