@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lsmstate.engine.files import check_retained
 from lsmstate.engine.flush import flush
 from lsmstate.engine.garbage import collect
 from lsmstate.engine.wal_replay import replay
-from lsmstate.errors import CorruptionError, EpochError, FencedError, LsmStateError
+from lsmstate.errors import EpochError, FencedError, LsmStateError
 from lsmstate.limited_json import check_depth
 from lsmstate.manifest import names
 from lsmstate.manifest.log import Head, Manifest
@@ -126,7 +127,7 @@ def restore(core: Core, epoch: int) -> None:
     check_attached(core)
     past = find_epoch(core, epoch)
     for file in past.version.files.values():
-        _check_retained(core, file, epoch)  # a state must not go on from what it can't read
+        check_retained(core, file, epoch)  # a state must not go on from what it can't read
     kept = tuple(p for p in _pasts(core.head) if p.epoch < epoch)
     version = replace(past.version, line=core.head.version.line + 1, history=kept, wal=_log_mark(core))
     manifest = core.log.write_candidate(version, core.attempt, core.next_number(), core.head, full=True)
@@ -134,14 +135,6 @@ def restore(core: Core, epoch: int) -> None:
     core.forget_rows()
     with core.swap_lock:
         core.working = version
-
-
-def _check_retained(core: Core, file: FileRef, epoch: int) -> None:
-    """Raises CorruptionError unless a file of a retained epoch is there, and tells of itself what the epoch tells."""
-    where = f"{core.sst_directory}/{file.name}"
-    if core.fs.kind(where) is None:  # also when this handle has it mapped
-        raise CorruptionError(where, 0, f"a file of epoch {epoch}", "none")
-    core.cache.get(core.fs, core.sst_directory, file, core.sides_by_number)
 
 
 def take_over(core: Core) -> None:
