@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test test-full test-endless soak planted reliability fuzz check bench java postgres clean
 
-$(READY): setup.cfg setup.py pyproject.toml lsmstate/native/kernel.c
+$(READY): setup.cfg setup.py pyproject.toml $(wildcard lsmstate/native/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "lsmstate needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { .ci/apt-install python3-venv && $(PYTHON) -m venv --clear $(VENV); }
 	$(BIN)/python -m pip install -q -e '.[test,bench]'

@@ -2,12 +2,15 @@
 
 from setuptools import Extension, setup
 
+NATIVE = "lsmstate/native/"
+PARTS = ["kernel.c", "search.c", "build.c", "gather.c", "hash.c"]
+
 setup(
     ext_modules=[
         Extension(
             "lsmstate.native._kernel",
-            ["lsmstate/native/kernel.c"],
-            depends=["setup.py"],
+            [NATIVE + part for part in PARTS],
+            depends=["setup.py", NATIVE + "kernel.h"],
             extra_compile_args=["-O3"],
             py_limited_api=True,
             optional=True,  # without a compiler numpy does the same, more slowly

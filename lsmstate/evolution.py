@@ -29,6 +29,8 @@ class Adapted:
 
 def refusal(stored: Side, given: Side) -> str | None:
     """In words, what keeps the rows of one side from being read as those of another; None if nothing does."""
+    if stored == given:
+        return None
     if _without_columns(stored) != _without_columns(given):
         return difference(stored, given)
     found = []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 from tests.support.figures import lines_of, write_figures
 from tests.support.sizes import is_default
@@ -43,6 +44,8 @@ class Figures:
         return lines_of(self._sums)
 
 
+settings.register_profile("patient", deadline=None)  # how long an example takes says how busy the machine is
+settings.load_profile("patient")
 _FIGURES = pytest.StashKey[Figures]()
 # Temporary files lie in memory where that can be: most of the time that the tests took was spent waiting for fsync.
 # What a power cut leaves is asked of a simulated disk, which is stricter; a kill leaves the same on both. The full run

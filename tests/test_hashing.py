@@ -67,7 +67,7 @@ def rng() -> random.Random:
 
 
 @given(st.lists(one_row, max_size=40), st.sampled_from(STRING_TYPES), st.data())
-@settings(deadline=None, print_blob=True)
+@settings(print_blob=True)
 def test_hash_equals_xxh64_chained_over_columns(
     rows: list[tuple[Value, ...]], kind: pa.DataType, data: st.DataObject
 ) -> None:
@@ -80,7 +80,7 @@ def test_hash_equals_xxh64_chained_over_columns(
 
 
 @given(st.lists(one_row, max_size=40), st.integers(0, 45), st.integers(0, 45), st.sampled_from(STRING_TYPES))
-@settings(deadline=None, print_blob=True)
+@settings(print_blob=True)
 def test_slice_hashes_as_its_own_rows(rows: list[tuple[Value, ...]], start: int, size: int, kind: pa.DataType) -> None:
     ids, names = [row[0] for row in rows], [row[1] for row in rows]
     columns = [pa.array(ids, pa.int64()).slice(start, size), pa.array(names, kind).slice(start, size)]
@@ -89,7 +89,7 @@ def test_slice_hashes_as_its_own_rows(rows: list[tuple[Value, ...]], start: int,
 
 
 @given(st.lists(st.lists(one_row, max_size=5), max_size=6), st.data())
-@settings(deadline=None, print_blob=True)
+@settings(print_blob=True)
 def test_chunking_does_not_change_the_hash(parts: list[list[tuple[Value, ...]]], data: st.DataObject) -> None:
     ids = pa.chunked_array([[row[0] for row in part] for part in parts], pa.int64())
     names = [row[1] for part in parts for row in part]

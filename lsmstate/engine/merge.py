@@ -13,14 +13,14 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compaction import cut_points, merge_order
 from lsmstate.keys import I64, U64
 from lsmstate.refs import RunRef
 from lsmstate.schema import Side
 from lsmstate.sstable.filters import Span, build_bloom, build_directory
-from lsmstate.sstable.order import bucket_numbers
+from lsmstate.sstable.gather import taken
+from lsmstate.sstable.order import buckets_of
 from lsmstate.sstable.reader import StoredRun
 
 D = TypeVar("D", bound=np.generic)
@@ -35,10 +35,14 @@ class Piece:
     """Rows that come one after the other: where they lie in each run, which of them stay, and the order of those.
 
     kept: for each run its first row and the row after its last, and which of them stay; None if all do.
+    times, ids: the least and the greatest; buckets: those that hold rows.
     """
 
     kept: Sequence[tuple[int, int, npt.NDArray[np.uint32] | None]]
     order: npt.NDArray[np.uint32]
+    times: tuple[int, int]
+    ids: tuple[int, int]
+    buckets: I64
 
 
 def merged_runs(
@@ -51,7 +55,7 @@ def merged_runs(
     pieces: list[Piece] = []
     found: list[MergedRun] = []
     rows = 0
-    for piece in _pieces(runs, keeps):
+    for piece in _pieces(kind, runs, keeps):
         if rows and rows + len(piece.order) > rows_max:
             found.append(MergedRun(side, kind, runs, pieces, tick))
             pieces, rows = [], 0
@@ -62,7 +66,7 @@ def merged_runs(
     return found
 
 
-def _pieces(runs: Sequence[StoredRun], keeps: Sequence[Keep]) -> Iterator[Piece]:
+def _pieces(kind: Side, runs: Sequence[StoredRun], keeps: Sequence[Keep]) -> Iterator[Piece]:
     for run in runs:
         run.check_order()
     hashes, times, ids = ([getattr(run, what)() for run in runs] for what in ("hashes", "times", "ids"))
@@ -78,9 +82,14 @@ def _pieces(runs: Sequence[StoredRun], keeps: Sequence[Keep]) -> Iterator[Piece]
             kept.append((start, end, rows))
             parts.append((h, t, i) if rows is None else (h[rows], t[rows], i[rows]))
         starts = list(ends)
-        together = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        if len(together[0]):
-            yield Piece(kept, merge_order(*together).astype(np.uint32))
+        h, t, i = (np.concatenate(column) for column in zip(*parts, strict=True))
+        if len(h):
+            order = merge_order(h, t, i).astype(np.uint32)
+            yield Piece(kept, order, _bounds(t), _bounds(i), buckets_of(t, kind.bucket_us))
+
+
+def _bounds(values: npt.NDArray[np.integer]) -> tuple[int, int]:
+    return int(values.min()), int(values.max())
 
 
 class MergedRun:
@@ -94,11 +103,11 @@ class MergedRun:
         for part in self._gathered([run.hashes() for run in runs]):
             self._hashes[at : at + len(part)] = part
             at += len(part)
-        times = [(int(part.min()), int(part.max())) for part in self.time_pieces()]
-        ids = [(int(part.min()), int(part.max())) for part in self.id_pieces()]
-        low, high = min(first for first, _ in times), max(last for _, last in times)
+        (low, high), (first_id, last_id) = (
+            (min(first for first, _ in bounds), max(last for _, last in bounds))
+            for bounds in ([piece.times for piece in pieces], [piece.ids for piece in pieces])
+        )
         width = kind.bucket_us
-        first_id, last_id = min(first for first, _ in ids), max(last for _, last in ids)
         self.ref = RunRef(side, low // width, high // width, rows, low, high, first_id, last_id)
         self.span = Span(int(self._hashes[0]), int(self._hashes[-1]))
 
@@ -121,14 +130,14 @@ class MergedRun:
         if self._kind.layouts[field].tree or any(run.lacks(field) for run in self._runs):
             yield from self._picked_pieces(field)
             return
-        columns = [run.column(field) for run in self._runs]
+        layout, columns = self._kind.layouts[field], [run.column(field) for run in self._runs]
         for piece in self._pieces:
             self._tick(len(piece.order))
             parts = []
             for column, (start, end, rows) in zip(columns, piece.kept, strict=True):
                 part = column.slice(start, end - start)
-                parts.append(part if rows is None else pc.take(part, pa.array(rows), boundscheck=False))
-            yield pc.take(pa.concat_arrays(parts), pa.array(piece.order), boundscheck=False)
+                parts.append(part if rows is None else taken(layout, part, rows))
+            yield taken(layout, pa.concat_arrays(parts), piece.order)
 
     def _picked_pieces(self, field: int) -> Iterator[pa.Array]:
         """The same for columns of which only the rows of a piece should be in memory: trees, and NULLs all the way."""
@@ -138,13 +147,11 @@ class MergedRun:
             for run, (start, end, rows) in zip(self._runs, piece.kept, strict=True):
                 wanted = np.arange(start, end) if rows is None else start + rows.astype(np.int64)
                 parts.append(run.column(field, wanted))
-            yield pc.take(pa.concat_arrays(parts), pa.array(piece.order), boundscheck=False)
+            yield taken(self._kind.layouts[field], pa.concat_arrays(parts), piece.order)
 
     def bucket_numbers(self) -> Sequence[int]:
-        found: set[int] = set()
-        for part in self.time_pieces():
-            found.update(np.unique(bucket_numbers(part, self._kind.bucket_us)).tolist())
-        return sorted(found)
+        numbers: list[int] = np.unique(np.concatenate([piece.buckets for piece in self._pieces])).tolist()
+        return numbers
 
     def _gathered(self, arrays: Sequence[npt.NDArray[D]]) -> Iterator[npt.NDArray[D]]:
         """Values of all rows in order, piece by piece."""

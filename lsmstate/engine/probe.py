@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lsmstate.engine.ahead import Ahead
 from lsmstate.engine.intake import Batch, KeyRows, null_keys, read_keys
@@ -24,6 +23,7 @@ from lsmstate.key_types import cast_to_meet
 from lsmstate.keys import I64, TS_MAX, TS_MIN, shifted
 from lsmstate.native import kernel
 from lsmstate.schema import PROBE_INDEX, ROW_ID, Side
+from lsmstate.sstable.gather import layout_to_take, taken
 from lsmstate.sstable.order import Index
 from lsmstate.sstable.reader import StoredRun
 from lsmstate.sstable.run import Run
@@ -188,6 +188,7 @@ class _Found:
         self, kind: Side, asked: KeyRows, schema: pa.Schema, first: int, batch_rows: int, beside: list[pa.Array]
     ) -> None:
         self._kind, self._asked, self._schema, self._first, self._beside = kind, asked, schema, first, beside
+        self._beside_layouts = [layout_to_take(column.type) for column in beside]
         self._row_ids = ROW_ID in schema.names
         self._rows_max = batch_rows
         known = kind.key_fields if asked.exact else ()  # they are what the rows that ask have
@@ -206,7 +207,7 @@ class _Found:
             yield from self._many(self._full)
             self._full, self._dense = dense, _Picks()
         self._dense.add(run, rows, who)
-        self._dense.columns.append(Ahead(partial(_gathered, self._wanted, self._beside, run, rows, who)))
+        self._dense.columns.append(Ahead(partial(self._gathered, run, rows, who)))
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """What is left."""
@@ -218,8 +219,7 @@ class _Found:
         found, self._sparse = self._sparse, _Picks()
         if found.rows:
             columns = gather(self._kind, [(run, rows) for run, rows in found.picks if isinstance(run, StoredRun)])
-            asking = pa.array(np.concatenate(found.who))
-            yield from self._batch(dict(enumerate(columns)), _taken(self._beside, asking), found)
+            yield from self._batch(dict(enumerate(columns)), self._asking(np.concatenate(found.who)), found)
 
     def _many(self, found: _Picks) -> Iterator[pa.RecordBatch]:
         if found.rows:
@@ -228,34 +228,32 @@ class _Found:
             columns = dict(zip(self._wanted, arrays, strict=False))
             yield from self._batch(columns, arrays[len(self._wanted) :], found)
 
+    def _gathered(self, run: Run, rows: I64, who: Index) -> list[pa.Array]:
+        """The columns of rows that were found, and those of the rows that ask for them."""
+        return [*(run.column(field, rows) for field in self._wanted), *self._asking(who)]
+
+    def _asking(self, who: Index) -> list[pa.Array]:
+        columns = zip(self._beside_layouts, self._beside, strict=True)
+        return [taken(layout, column, who) for layout, column in columns]
+
     def _batch(self, columns: dict[int, pa.Array], beside: list[pa.Array], found: _Picks) -> Iterator[pa.RecordBatch]:
         """The columns of the rows that were found; keys that need not be compared may be missing."""
         who = np.concatenate(found.who)
-        asking = pa.array(who)
         same: npt.NDArray[np.bool_] | None = None
         for field, key in zip(self._kind.key_fields, self._asked.keys, strict=True):
-            asked = pc.take(key, asking, boundscheck=False)
+            asked = taken(self._kind.layouts[field], key, who)
             if not columns.setdefault(field, asked).equals(asked):  # a hash collided, or a key is NULL: no match
                 good = same_keys(columns[field], asked)
                 same = good if same is None else same & good
         arrays = [columns[field] for field in range(len(columns))]
         if self._row_ids:
             arrays.append(pa.array(np.concatenate([run.ids(rows) for run, rows in found.picks])))
-        arrays.append(pa.array(who + self._first) if self._first else asking)
+        arrays.append(pa.array(who + self._first if self._first else who))
         batch = pa.RecordBatch.from_arrays([*arrays, *beside], schema=self._schema)
         if same is not None:
             batch = batch.filter(pa.array(same))
         if batch.num_rows:
             yield batch
-
-
-def _gathered(wanted: list[int], beside: list[pa.Array], run: Run, rows: I64, who: Index) -> list[pa.Array]:
-    """The columns of rows that were found, and those of the rows that ask for them."""
-    return [*(run.column(field, rows) for field in wanted), *_taken(beside, pa.array(who))]
-
-
-def _taken(columns: list[pa.Array], rows: pa.Array) -> list[pa.Array]:
-    return [pc.take(column, rows, boundscheck=False) for column in columns]
 
 
 def _joined(arrays: Sequence[pa.Array]) -> pa.Array:

@@ -22,7 +22,7 @@ from lsmstate.schema import Side
 from lsmstate.sound import check_array
 from lsmstate.sstable.filters import bloom_masks, build_directory
 from lsmstate.sstable.format import BLOCK
-from lsmstate.sstable.order import bucket_numbers
+from lsmstate.sstable.order import buckets_of
 from lsmstate.sstable.reader import SSTable, StoredRun
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _check_run(table: SSTable, side: Side, run: StoredRun) -> Iterator[str]:
     bounds = (int(ts.min()), int(ts.max()), int(ids.min()), int(ids.max()))
     if bounds != (ref.min_ts, ref.max_ts, ref.min_id, ref.max_id):
         yield "its bounds of times or ids are wrong"
-    buckets = np.unique(bucket_numbers(ts, side.bucket_us))
+    buckets = buckets_of(ts, side.bucket_us)
     if (int(buckets[0]), int(buckets[-1])) != (ref.first_bucket, ref.last_bucket):
         yield "its buckets are not those of its rows"
     for number in range(len(side.schema)):

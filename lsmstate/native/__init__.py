@@ -1,4 +1,4 @@
-"""The inner loops of the engine, compiled from kernel.c where there was a compiler when lsmstate was installed.
+"""The inner loops of the engine, compiled from C where there was a compiler when lsmstate was installed.
 
 `kernel` is None where there was none: then numpy does the same, more slowly and with the same results (tests compare
 them). LSMSTATE_NATIVE=0 in the environment turns it off, for such a comparison. Threading: any thread may call it; it

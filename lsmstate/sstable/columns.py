@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from iopool import Bytes
 from lsmstate.errors import CorruptionError
 from lsmstate.keys import I64
 from lsmstate.layout import Layout
 from lsmstate.sstable.blocks import Blocks, BlockWriter, Place, Section
+from lsmstate.sstable.gather import taken
 
 _CHECK_ROWS = 128 << 10
 
@@ -99,7 +99,6 @@ class StoredColumn:
         self._valid = section_of(blocks, given[0], 1, -(-rows // 8)) if nulls else None
         self._values = section_of(blocks, given[1], layout.width or 1, layout.least_bytes(rows))
         self._data = section_of(blocks, given[2], 1, 0) if layout.varying else self._values
-        self._plain = None if nulls else layout.plain  # gathered by numpy, which is quicker at it
         self._array: pa.Array | None = None
         self._checked = False
 
@@ -117,10 +116,7 @@ class StoredColumn:
                     self.whole()
         else:
             self._values.touch_rows(rows >> 3 if self._layout.bits else rows)
-            if self._plain is not None:
-                values = self._values.array(self._plain)[rows]
-                return pa.Array.from_buffers(self._layout.kind, len(rows), [None, pa.py_buffer(values)], 0)
-        return pc.take(self._arrow(), pa.array(rows), boundscheck=False)
+        return taken(self._layout, self._arrow(), rows)
 
     @property
     def is_varying(self) -> bool:

@@ -9,6 +9,7 @@ from lsmstate.keys import I64, U64
 from lsmstate.native import kernel
 
 Index = npt.NDArray[np.intp]
+_COUNTED_MAX = 1 << 16  # buckets in a row that are told by a flag each, instead of sorting their numbers
 
 
 def row_order(hashes: U64, ts: I64, ids: U64, by_hash: Index | None = None) -> Index:
@@ -63,3 +64,14 @@ def _radix_order(hashes: U64) -> tuple[Index, npt.NDArray[np.uint32] | U64]:
 def bucket_numbers(ts: I64, width: int) -> I64:
     """The bucket of each time; negative times round down, as all do."""
     return ts // width
+
+
+def buckets_of(ts: I64, width: int) -> I64:
+    """The buckets that hold some of these times, in order. Requires: there are times."""
+    numbers = bucket_numbers(ts, width)
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low >= _COUNTED_MAX:
+        return np.unique(numbers)
+    seen = np.zeros(high - low + 1, bool)
+    seen[numbers - low] = True
+    return np.flatnonzero(seen) + low

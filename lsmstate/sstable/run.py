@@ -19,7 +19,8 @@ from lsmstate.keys import I64, U64
 from lsmstate.refs import RunRef
 from lsmstate.schema import Side
 from lsmstate.sstable.filters import Span, build_bloom, build_directory
-from lsmstate.sstable.order import Index, bucket_numbers, row_order
+from lsmstate.sstable.gather import taken
+from lsmstate.sstable.order import Index, buckets_of, row_order
 
 Columns = Sequence[pa.Array | None]  # by field; None for the time, which is `ts`
 
@@ -157,7 +158,7 @@ class RunData:
         column = self._columns[field]
         if column is None:
             return time_array(self._kind.columns[field][1], self.times(rows))
-        return column.take(pa.array(self._order if rows is None else self._order[rows]))
+        return taken(self._kind.layouts[field], column, self._order if rows is None else self._order[rows])
 
     @property
     def row_bytes(self) -> int:
@@ -179,7 +180,7 @@ class RunData:
     def bucket_numbers(self) -> Sequence[int]:
         if self.ref.first_bucket == self.ref.last_bucket:
             return [self.ref.first_bucket]
-        numbers: list[int] = np.unique(bucket_numbers(self._ts, self._kind.bucket_us)).tolist()
+        numbers: list[int] = buckets_of(self._ts, self._kind.bucket_us).tolist()
         return numbers
 
 

@@ -66,7 +66,7 @@ def test_future_version_is_refused_clearly(version: int) -> None:
         CheckpointManifest.from_json({"version": version, "a field of the future": 1}, "where.json")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(manifests())
 def test_every_valid_manifest_reads_back_the_same_from_json(manifest: CheckpointManifest) -> None:
     assert CheckpointManifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest

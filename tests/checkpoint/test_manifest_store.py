@@ -158,7 +158,7 @@ def test_every_field_survives_the_file_and_people_can_read_it() -> None:
     assert len(data.splitlines()) == 25  # a field a line
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(manifests())
 def test_any_manifest_is_loaded_as_it_was_saved(manifest: CheckpointManifest) -> None:
     store = store_on(SimFileSystem())

@@ -125,7 +125,7 @@ def test_other_bytes_in_a_sidecar_are_corruption() -> None:
 blob = st.binary(max_size=20) | st.integers(0, 3).map(lambda n: bytes([n]) * (INLINE_BYTES + n))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.dictionaries(st.sampled_from("abcd"), st.none() | blob, max_size=4), min_size=1, max_size=5),
     st.dictionaries(st.sampled_from("ab"), st.dictionaries(st.sampled_from("lr"), st.lists(blob, max_size=2))),

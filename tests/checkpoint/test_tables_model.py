@@ -121,5 +121,5 @@ def test_table_equals_a_dict_whatever_happens(fold_rows: int, monkeypatch: pytes
     monkeypatch.setattr(keyed_table, "_FOLD_ROWS", fold_rows)
     run_state_machine_as_test(
         TableMachine,
-        settings=settings(max_examples=20, stateful_step_count=30, deadline=None, derandomize=True, database=None),
+        settings=settings(max_examples=20, stateful_step_count=30, derandomize=True, database=None),
     )

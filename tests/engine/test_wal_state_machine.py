@@ -119,7 +119,6 @@ def test_every_sequence_of_calls_with_a_log_agrees_with_the_model(figures: Figur
     size = settings(
         max_examples=EXAMPLES,
         stateful_step_count=STEPS,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=[phase for phase in Phase if phase is not Phase.explain],
     )

@@ -171,7 +171,7 @@ def frequent_switches() -> Iterator[None]:
 SIZES = st.lists(st.sampled_from([1, 7, 30, 60, 99, 100, 101, 250]), max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(plans=st.lists(SIZES, min_size=1, max_size=4), stores=st.integers(1, 3))
 @pytest.mark.usefixtures("frequent_switches")
 def test_threads_never_pass_the_hard_limit_but_for_one_oversize_batch(plans: list[list[int]], stores: int) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lsmstate.engine import probe
 from lsmstate.hashing import hash_keys, numbers, texts
 from lsmstate.native import kernel as loaded
-from lsmstate.sstable import filters, order, search
+from lsmstate.sstable import filters, gather, order, search
 from lsmstate.sstable.filters import Span, build_bloom, build_directory
 from tests.support.loops import USERS, only_numpy
 
@@ -38,7 +38,7 @@ def kernel() -> ModuleType:
 
 def test_all_modules_with_two_ways_are_tested_both_ways() -> None:
     assert all(module.kernel is loaded for module in USERS)
-    assert {filters, order, search, probe, numbers, texts} == set(USERS)
+    assert {filters, gather, order, search, probe, numbers, texts} == set(USERS)
 
 
 @given(hashes)

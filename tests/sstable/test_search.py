@@ -7,7 +7,7 @@ from datetime import timedelta
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmstate import Side
@@ -65,7 +65,6 @@ def expected(rows: list[Pair], asked: list[tuple[int, int, int]]) -> list[Pair]:
     ]
 
 
-@settings(deadline=None)
 @given(stored_rows, asked_rows, st.sampled_from([1, 3, 1000]))
 def test_search_finds_exactly_what_is_there(
     rows: list[Pair], asked: list[tuple[int, int, int]], pairs_max: int

@@ -10,9 +10,9 @@ import pytest
 from lsmstate.engine import probe
 from lsmstate.hashing import numbers, texts
 from lsmstate.native import kernel
-from lsmstate.sstable import filters, order, search
+from lsmstate.sstable import filters, gather, order, search
 
-USERS = (filters, order, search, probe, numbers, texts)
+USERS = (filters, gather, order, search, probe, numbers, texts)
 
 
 @contextmanager
