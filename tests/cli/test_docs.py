@@ -1,4 +1,4 @@
-"""docs/cli.md tells every command, every option and every exit code, and its examples are in today's words."""
+"""docs/cli*.md tell every command, every option and every exit code, and their examples are in today's words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from lsmstate.cli.entry import build_parser
 
-DOCUMENT = (Path(__file__).parents[2] / "docs/cli.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+DOCUMENT = "\n".join((DOCS / f"cli{part}.md").read_text() for part in ("", "-state", "-jobs"))
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:

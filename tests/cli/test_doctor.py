@@ -227,7 +227,7 @@ def test_partition_alone_cannot_go_back(run: Run, tmp_path: Path) -> None:
 
 def test_report_has_the_shape_that_is_documented(run: Run, state: Path) -> None:
     told = run("doctor", state, "--json").json
-    document = (Path(__file__).parents[2] / "docs/cli.md").read_text()
+    document = (Path(__file__).parents[2] / "docs/cli-state.md").read_text()
     section = document.partition("\n## lsmstate doctor\n")[2].partition("\n## ")[0]
     assert told["schema"] == "lsmstate.doctor/1"
     for field in (*told, *told["recoveries"][0]):
