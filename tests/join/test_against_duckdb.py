@@ -40,7 +40,7 @@ def test_random_lives_give_the_batch_join(
         monkeypatch.setattr("lsmstate.join.marks._IDS_MAX", 3)
     first = random.SystemRandom().randrange(1 << 48)
     print(f"seeds from {first} on")
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"threads": 1}) as connection:
         for seed in range(first, first + CASES // CHUNKS):
             check(seed, tmp_path, connection)
     figures.add("random joins equal to DuckDB's", CASES // CHUNKS)
@@ -48,5 +48,5 @@ def test_random_lives_give_the_batch_join(
 
 @pytest.mark.parametrize("seed", FOUND)
 def test_seeds_that_have_failed(seed: int, tmp_path: Path) -> None:
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"threads": 1}) as connection:
         check(seed, tmp_path, connection)
