@@ -21,7 +21,7 @@ from lsmstate.engine.files import check_retained
 from lsmstate.engine.flush import flush
 from lsmstate.engine.garbage import collect
 from lsmstate.engine.wal_replay import replay
-from lsmstate.errors import EpochError, FencedError, LsmStateError
+from lsmstate.errors import CorruptionError, EpochError, FencedError, LsmStateError, SnapshotExpired
 from lsmstate.limited_json import check_depth
 from lsmstate.manifest import names
 from lsmstate.manifest.log import Head, Manifest
@@ -125,9 +125,14 @@ def restore(core: Core, epoch: int) -> None:
     """Goes back to a committed epoch, durably, on a new line. Requires: the write lock."""
     core.check_writable()
     check_attached(core)
-    past = find_epoch(core, epoch)
-    for file in past.version.files.values():
-        check_retained(core, file, epoch)  # a state must not go on from what it can't read
+    try:
+        past = find_epoch(core, epoch)
+        for file in past.version.files.values():
+            check_retained(core, file, epoch)  # a state must not go on from what it can't read
+    except (CorruptionError, SnapshotExpired):
+        with core.fencing():
+            core.log.check_newest(core.head)  # another handle may have retired it
+        raise
     kept = tuple(p for p in _pasts(core.head) if p.epoch < epoch)
     version = replace(past.version, line=core.head.version.line + 1, history=kept, wal=_log_mark(core))
     manifest = core.log.write_candidate(version, core.attempt, core.next_number(), core.head, full=True)

@@ -78,13 +78,10 @@ def open_table(core: Core, file: FileRef) -> SSTable:
 
 
 def check_retained(core: Core, file: FileRef, epoch: int) -> None:
-    """Raises CorruptionError unless a file of a retained epoch is there, and tells of itself what the epoch tells.
-    Raises SnapshotExpired if another handle has retired the epoch."""
+    """Raises CorruptionError unless a file of a retained epoch is there, and tells of itself what the epoch tells."""
     where = f"{core.sst_directory}/{file.name}"
     with suppress(FileNotFoundError):
         core.cache.get(core.fs, core.sst_directory, file, core.sides_by_number)
         if core.fs.kind(where) is not None:  # what is mapped may be gone
             return
-    if core.log.head().number == core.head.number:
-        raise CorruptionError(where, 0, f"a file of epoch {epoch}", "none")
-    raise SnapshotExpired(f"{core.path}: epoch {epoch} was retired by another handle; reopen")
+    raise CorruptionError(where, 0, f"a file of epoch {epoch}", "none")

@@ -138,8 +138,7 @@ class ManifestLog:
         except FileExistsError:
             raise self._fenced(after) from None
         except FileNotFoundError:
-            if _highest(self._fs.list_dir(self.directory)) > after.number:
-                raise self._fenced(after) from None
+            self.check_newest(after)
             raise EpochError(
                 f"{self.directory}: epoch {manifest.version.epoch} was aborted by another handle; prepare it again"
             ) from None
@@ -155,6 +154,11 @@ class ManifestLog:
         self._fs.sync_dir(self.directory)
         self.in_doubt = False
         return Head(number, manifest)
+
+    def check_newest(self, known: Head) -> None:
+        """Raises FencedError if another handle has published after a head."""
+        if _highest(self._fs.list_dir(self.directory)) > known.number:
+            raise self._fenced(known)
 
     def _fenced(self, after: Head) -> FencedError:
         return FencedError(
