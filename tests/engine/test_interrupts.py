@@ -27,7 +27,8 @@ def interrupted(act):
         hits += 1
         return True
     return False
-sys.unraisablehook = lambda told: None  # a strike inside a callback of a weak reference is told there
+# A strike inside a callback of a weak reference is told there: to no code of Python, which could be struck in its turn.
+sys.unraisablehook = collections.deque(maxlen=0).append
 signal.signal(signal.SIGINT, strike)
 target = os.getpid()
 storm = os.fork()

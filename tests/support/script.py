@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 300
 
 STORES = """
-import contextlib, faulthandler, gc, os, random, signal, sys, threading, time
+import collections, contextlib, faulthandler, gc, os, random, signal, sys, threading, time
 from iopool import *
 import compaction.picker
 import lsmstate
