@@ -5,6 +5,8 @@ This module owns that choice. Threading: any thread; it holds no state, and the 
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -14,6 +16,7 @@ from iopool import Bytes
 from lsmstate.layout import Layout, is_payload_type, layout_of
 from lsmstate.native import kernel
 
+D = TypeVar("D", bound=np.generic)
 Rows = npt.NDArray[np.signedinteger] | npt.NDArray[np.uint32]
 _FEW = 64  # rows; below, to ask Arrow for buffers costs more than it saves
 _SPARE = 32  # bytes that the loop may write behind the last string
@@ -36,6 +39,15 @@ def taken(layout: Layout | None, array: pa.Array, rows: Rows) -> pa.Array:
         picked = np.empty(len(rows) * layout.width, np.uint8)
         kernel.take_fixed(here, layout.width, rows, rows.itemsize, picked)
     return pa.Array.from_buffers(layout.kind, len(rows), [None, pa.py_buffer(picked)], 0)
+
+
+def picked(values: npt.NDArray[D], rows: npt.NDArray[np.int64]) -> npt.NDArray[D]:
+    """The numbers of some rows, in the order given. Requires: there are such rows."""
+    if kernel is None or len(rows) < _FEW or not values.flags.c_contiguous:
+        return values[rows]
+    out = np.empty(len(rows), values.dtype)
+    kernel.take_fixed(values, values.itemsize, rows, rows.itemsize, out)
+    return out
 
 
 def layout_to_take(kind: pa.DataType) -> Layout | None:

@@ -51,9 +51,9 @@ def _radix_order(hashes: U64) -> tuple[Index, npt.NDArray[np.uint32] | U64]:
     low = hashes.min()
     shift = max(0, int(hashes.max() - low).bit_length() - 32)
     if kernel is not None:
-        order, bits = np.empty(len(hashes), np.intp), np.empty(len(hashes), np.uint32)
-        kernel.sort_hashes(np.ascontiguousarray(hashes), int(low), shift, order, bits)
-        return order, bits
+        rows, bits = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.uint32)
+        kernel.sort_hashes(np.ascontiguousarray(hashes), int(low), shift, rows, bits)
+        return rows.astype(np.intp, copy=False), bits
     prefix = ((hashes - low) >> np.uint64(shift)).astype(np.uint32)
     order = np.argsort(prefix.astype(np.uint16), kind="stable")
     high = (prefix >> np.uint32(16)).astype(np.uint16)

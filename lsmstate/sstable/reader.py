@@ -26,11 +26,13 @@ from lsmstate.sstable.blocks import Blocks, Section
 from lsmstate.sstable.columns import StoredColumn
 from lsmstate.sstable.filters import KeyFilter, Span, directory_bits
 from lsmstate.sstable.format import FLAT, FOOTER_BYTES, META_MAX_BYTES, meta_sum, unpack_footer
+from lsmstate.sstable.gather import picked
 from lsmstate.sstable.run import time_array
 from lsmstate.sstable.trees import StoredTree, bytes_of, stored_column
 
 D = TypeVar("D", bound=np.generic)
 _U64, _I64, _U32 = np.dtype(np.uint64), np.dtype(np.int64), np.dtype(np.uint32)
+_BLOOM_BYTES_MAX = 8 << 30  # more words could not be told apart by the 31 bits that choose one
 _DAMAGED = (
     KeyError,
     TypeError,
@@ -137,6 +139,8 @@ class StoredRun:
         if number in adapted:
             self._written, self._adapted = adapted[number]
         self._bloom = self._section(told["bloom"], 8)
+        if self._bloom.length > _BLOOM_BYTES_MAX:
+            raise ValueError("a filter is too large")
         self._directory = self._section(told["directory"], 4, (1 << directory_bits(rows)) + 1)
         self._hash = self._section(told["hash"], 8, rows)
         self._time = self._section(told["time"], 8, rows)
@@ -285,4 +289,4 @@ def _picked(section: Section, kind: np.dtype[D], rows: I64 | None) -> npt.NDArra
         section.touch()
         return section.array(kind)
     section.touch_rows(rows)
-    return section.array(kind)[rows]
+    return picked(section.array(kind), rows)

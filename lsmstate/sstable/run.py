@@ -19,7 +19,7 @@ from lsmstate.keys import I64, U64
 from lsmstate.refs import RunRef
 from lsmstate.schema import Side
 from lsmstate.sstable.filters import Span, build_bloom, build_directory
-from lsmstate.sstable.gather import taken
+from lsmstate.sstable.gather import picked, taken
 from lsmstate.sstable.order import Index, buckets_of, row_order
 
 Columns = Sequence[pa.Array | None]  # by field; None for the time, which is `ts`
@@ -146,19 +146,19 @@ class RunData:
         return directory[slots].astype(np.int64), directory[slots + 1].astype(np.int64)
 
     def hashes(self, rows: I64 | None = None) -> U64:
-        return self._hashes if rows is None else self._hashes[rows]
+        return self._hashes if rows is None else picked(self._hashes, rows)
 
     def times(self, rows: I64 | None = None) -> I64:
-        return self._ts if rows is None else self._ts[rows]
+        return self._ts if rows is None else picked(self._ts, rows)
 
     def ids(self, rows: I64 | None = None) -> U64:
-        return self._ids if rows is None else self._ids[rows]
+        return self._ids if rows is None else picked(self._ids, rows)
 
     def column(self, field: int, rows: I64 | None = None) -> pa.Array:
         column = self._columns[field]
         if column is None:
             return time_array(self._kind.columns[field][1], self.times(rows))
-        return taken(self._kind.layouts[field], column, self._order if rows is None else self._order[rows])
+        return taken(self._kind.layouts[field], column, self._order if rows is None else picked(self._order, rows))
 
     @property
     def row_bytes(self) -> int:
@@ -191,7 +191,7 @@ def sorted_run(
     order = row_order(hashes, ts, ids, by_hash)
     width = kind.bucket_us
     buckets = (int(ts.min()) // width, int(ts.max()) // width)
-    return RunData(side, kind, buckets, hashes[order], ts[order], ids[order], columns, order)
+    return RunData(side, kind, buckets, picked(hashes, order), picked(ts, order), picked(ids, order), columns, order)
 
 
 def time_array(kind: pa.DataType, ts: I64) -> pa.Array:

@@ -108,7 +108,9 @@ def search(run: Run, probes: Probes, pairs_max: int, since: int = TS_MIN) -> Ite
         at = asked[wide]
         low = _lower_bound(run, starts[wide], ends[wide], probes.hashes[at], np.maximum(probes.low_ts[at], since))
         high = _upper_bound(run, low, ends[wide], probes.hashes[at], probes.high_ts[at])
-        yield from _expanded(at, low, high, pairs_max)
+        for who, rows in _expanded(at, low, high, pairs_max):
+            _check_found(run, probes, who, rows, inside, since)
+            yield who, rows
         narrow = ~wide
         asked, starts, ends = asked[narrow], starts[narrow], ends[narrow]
     for who, rows in _expanded(asked, starts, ends, pairs_max):
@@ -172,6 +174,16 @@ def _expanded(who: Index, starts: I64, ends: I64, pairs_max: int) -> Iterator[tu
         count = np.minimum(total[a:b], high) - np.maximum(before[a:b], low)
         base = np.repeat(starts[a:b] - before[a:b], count)
         yield np.repeat(who[a:b], count), base + np.arange(low, high)
+
+
+def _check_found(run: Run, probes: Probes, who: Index, rows: I64, inside: bool, since: int) -> None:
+    """Raises CorruptionError if a binary search has led elsewhere, which it does where rows are not in order."""
+    good = bool((run.hashes(rows) == probes.hashes[who]).all())
+    if good and not inside:
+        ts = run.times(rows)
+        good = bool(((ts >= since) & (ts >= probes.low_ts[who]) & (ts <= probes.high_ts[who])).all())
+    if not good:
+        raise run.damaged_directory()
 
 
 def _lower_bound(run: Run, low: I64, high: I64, hashes: U64, ts: I64) -> I64:

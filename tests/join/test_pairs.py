@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -23,6 +24,24 @@ def rows(texts: list[str | None]) -> pa.RecordBatch:
 
 def test_sizes_of_rows_count_strings_and_nulls() -> None:
     assert row_bytes(rows(["", "abc", None])).tolist() == [20, 23, 20]
+
+
+def text_of(*ends: int, spare: bytes = b"") -> pa.Array:
+    """Texts that end there, of bytes that nobody reads."""
+    offsets = pa.py_buffer(np.array([0, *ends], np.int32).tobytes() + spare)
+    return pa.StringArray.from_buffers(len(ends), offsets, pa.py_buffer(np.zeros(ends[-1], np.uint8)))
+
+
+def test_sizes_of_rows_are_told_of_odd_buffers_and_of_very_long_texts() -> None:
+    def sizes(column: pa.Array) -> list[int]:
+        return row_bytes(pa.record_batch([column], ["c"])).tolist()
+
+    assert sizes(text_of(1, 3, spare=b"x")) == [5, 6]
+    assert sizes(text_of(1, 3, spare=b"x").slice(1)) == [6]
+    assert sizes(pa.StringArray.from_buffers(0, pa.py_buffer(b""), pa.py_buffer(b""))) == []
+    most = 2**31 - 1
+    assert sizes(text_of(most)) == [4 + most]
+    assert sizes(pa.StructArray.from_arrays([text_of(most), text_of(most)], ["a", "b"]))[0] > 2 * most
 
 
 @pytest.mark.parametrize("side", [0, 1])

@@ -15,7 +15,7 @@ from lsmstate.engine import probe
 from lsmstate.hashing import hash_keys, numbers, texts
 from lsmstate.native import kernel as loaded
 from lsmstate.sstable import filters, gather, order, search
-from lsmstate.sstable.filters import Span, build_bloom, build_directory
+from lsmstate.sstable.filters import Span, bloom_masks, build_bloom, build_directory
 from tests.support.loops import USERS, only_numpy
 
 U64 = npt.NDArray[np.uint64]
@@ -124,6 +124,39 @@ def test_pairs_come_in_pieces_that_fit(kernel: ModuleType) -> None:
         assert 0 <= count <= 4
         pairs += list(zip(who[:count].tolist(), rows[:count].tolist(), strict=True))
     assert pairs == [(0, n) for n in range(10)] + [(1, 2), (1, 3), (1, 4), (2, 9)]
+
+
+def test_rows_out_of_order_are_told_instead_of_walked(kernel: ModuleType) -> None:
+    """A binary search leads to a row with the hash, and smaller ones lie behind it."""
+    run = np.full(1000, 3, np.uint64)
+    run[500] = 7
+    probes, bound = np.array([7], np.uint64), np.zeros(1, np.int64)
+    out = np.empty(8, np.int64), np.empty(8, np.int64)
+    slots, scale = np.array([0, 1000], np.uint32), Span(7, 7).scale(1)
+    for times in (None, np.zeros(1000, np.int64)):
+        args = slots, run, times, probes, bound, bound, np.zeros(1, np.int64), *scale, 0, 0
+        assert kernel.match_rows(*args, -1, *out)[0] == -1
+        assert kernel.match_rows(*args, 500, *out)[0] == -1  # going on where rows are not in order
+
+
+@given(hashes, hashes, st.integers(1, 1 << 40), st.integers(0, 40))
+def test_hashes_that_a_filter_lets_pass_are_those_of_numpy(
+    stored: list[int], asked: list[int], factor: int, shift: int
+) -> None:
+    """Also where the filter is not that of the span, so that distances and places are of any size."""
+    assert loaded is not None
+    rows, probes = np.unique(np.array(stored, np.uint64)), np.unique(np.array(asked, np.uint64))
+    words = build_bloom(rows, Span(int(rows[0]), int(rows[-1])))
+    out = np.empty(len(probes), np.int64)
+    places = [((hashed - int(probes[0]) >> shift) * factor & 2**64 - 1) >> 32 for hashed in probes.tolist()]
+    if places[-1] >= len(words) or factor > len(words) << 32:
+        with pytest.raises(ValueError, match="do not fit"):
+            loaded.filter_hashes(words, probes, int(probes[0]), shift, factor, out)
+        return
+    found = out[: loaded.filter_hashes(words, probes, int(probes[0]), shift, factor, out)]
+    masks = bloom_masks(probes).tolist()
+    wanted = [n for n, at in enumerate(places) if at < len(words) and int(words[at]) & masks[n] == masks[n]]
+    assert found.tolist() == wanted
 
 
 def test_arrays_that_do_not_fit_are_refused(kernel: ModuleType) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsmstate import Side
+from lsmstate import CorruptionError, Side
 from lsmstate.keys import TS_MAX, TS_MIN
 from lsmstate.sstable.reader import SSTable
 from lsmstate.sstable.run import Run, RunData, sorted_run
@@ -87,3 +87,16 @@ def test_search_finds_hot_hashes_among_many(hot: int, pairs_max: int) -> None:
     run = make_run(rows)
     assert found(run, asked, pairs_max) == expected(rows, asked)
     assert found(in_a_file(run), asked, pairs_max) == expected(rows, asked)
+
+
+def test_run_out_of_order_is_called_damaged_and_gives_no_row_of_another_key() -> None:
+    """Under right checksums: one slot of many rows, and the hash that is asked for stands among smaller ones."""
+    fs = SimFileSystem()
+    run = make_run([(3, 0)] * 500 + [(7, 0)] * 500)
+    run.bloom(), run.directory()  # made while it is in order
+    run.hashes()[751:] = 3
+    ref = write_sstable(fs, "/", "one.sst", {0: KIND}, [run], 1)
+    stored = SSTable(fs, "/one.sst", {0: KIND}, ref).runs[0]
+    for low in (TS_MIN, 0):  # with all times accepted, and with times compared
+        with pytest.raises(CorruptionError, match=r"one\.sst"):
+            found(stored, [(7, low, 0)] * 100, 5000)
