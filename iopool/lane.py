@@ -6,6 +6,8 @@ Invariants:
 - `_workers` lists exactly the threads that may take jobs. A thread that does not find itself there ends at
   once, so an interrupted start leaves nothing behind.
 - `_wake` holds at least one token for each queued job; a token too many is harmless.
+- The interpreter does not end while a job runs, unless one takes longer than `_EXIT_SECONDS`: a thread that comes back
+  to it from compiled code, out of a destructor in C++, would abort the process.
 - Waiting uses only primitives written in C (RLock, Lock, SimpleQueue): a KeyboardInterrupt in the middle of a
   Condition or an Event can leave it broken for everyone. All that an interrupt can lose here is a hint in
   `_news`, and every wait looks again after `LOOK_AGAIN_SECONDS`.
@@ -14,6 +16,7 @@ Invariants:
 from __future__ import annotations
 
 import _thread
+import atexit
 import os
 import threading
 import weakref
@@ -32,6 +35,7 @@ from iopool.ticket import LOOK_AGAIN_SECONDS, Ticket, deadline_after
 T = TypeVar("T")
 
 _ERROR_TEXT_MAX = 500
+_EXIT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,14 @@ class JobLane:
         for thread in threads:
             thread.join(max(0.0, deadline - monotonic()))
         return not any(thread.is_alive() for thread in threads)
+
+    def settle(self, deadline: float) -> None:
+        """Waits until no job runs or is queued, or for the deadline."""
+        while self._jobs or any(worker.current is not None for worker in self._workers):
+            left = deadline - monotonic()
+            if left <= 0:
+                return
+            self._await_news(left)
 
     def refuse_own_worker(self) -> None:
         """Raises RuntimeError in a job of this lane: to wait here could be to wait for itself."""
@@ -263,5 +275,12 @@ def _after_fork() -> None:
         lane.forked()
 
 
+def _at_exit() -> None:
+    deadline = monotonic() + _EXIT_SECONDS
+    for lane in list(_LANES):
+        lane.settle(deadline)
+
+
 _LANES: weakref.WeakSet[JobLane] = weakref.WeakSet()  # fork handlers cannot be taken back: one for all lanes
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)  # whoever can shorten its jobs, as compaction can, does so in a handler registered after this

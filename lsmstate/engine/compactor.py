@@ -9,8 +9,10 @@ process at a time compacts a state, the others leave it to that one.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -62,6 +64,7 @@ class Compactor:
         self._shunned: set[str] = set()  # files that are damaged: they stay as they are
         self._shapes = Shapes(core.sides)
         self.counters = CompactionStats()
+        _COMPACTORS.add(self)
 
     # ---- for writers, under the write lock
 
@@ -275,3 +278,13 @@ def _left(kind: Side, run: StoredRun, part: RunRef, end: int | None) -> RunRef |
     if end is None or part.max_ts < end:
         return None
     return narrowed(part, end // kind.bucket_us, end, int((run.times() >= end).sum()))
+
+
+def _at_exit() -> None:
+    """The interpreter ends: it waits for jobs, but not long."""
+    for each in list(_COMPACTORS):
+        each.stop()
+
+
+_COMPACTORS: weakref.WeakSet[Compactor] = weakref.WeakSet()
+atexit.register(_at_exit)

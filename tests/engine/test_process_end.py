@@ -45,6 +45,28 @@ print("end")
     assert run_script("check(sys.argv[1], 8)", tmp_path / "state") == ""
 
 
+def test_interpreter_that_ends_gives_up_a_merge_and_waits_for_its_thread(tmp_path: Path) -> None:
+    """A thread that comes back from compiled code after the end would abort the process."""
+    script = """
+from lsmstate.engine import compactor
+compacting, write_sstable = threading.Event(), compactor.write_sstable
+def slow(*arguments):
+    compacting.set()
+    while not store._core.compactor._stopping.wait(0.01):
+        pass
+    try:
+        write_sstable(*arguments)
+    except compactor.Abandoned:
+        os.write(1, b"abandoned")
+compactor.write_sstable = slow
+store = opened(sys.argv[1])
+commit(store, 1, 8)
+assert compacting.wait(60)
+"""
+    assert run_script(script, tmp_path / "state") == "abandoned"
+    assert run_script("check(sys.argv[1], 8)", tmp_path / "state") == ""
+
+
 def test_close_is_bounded_though_a_compaction_never_ends(tmp_path: Path) -> None:
     script = """
 from lsmstate.engine import compactor, store as store_module

@@ -184,7 +184,20 @@ assert pool.close(30)
     run_script(script)
 
 
-def test_interpreter_ends_while_a_job_runs() -> None:
+def test_interpreter_waits_for_jobs_that_run_and_are_queued() -> None:
+    script = """
+pool, begun, gate = WorkerPool(), threading.Event(), threading.Event()
+pool.submit("spill", lambda: (begun.set(), gate.wait(30), os.write(1, b"first ")))
+pool.submit("spill", lambda: os.write(1, b"second"))
+begun.wait(30)
+timer = threading.Timer(0.3, gate.set)
+timer.daemon = True  # nobody waits for it: the interpreter is ending when it rings
+timer.start()
+"""
+    assert run_script(script) == "first second"
+
+
+def test_interpreter_ends_while_a_job_never_does() -> None:
     script = """
 pool, begun = WorkerPool(), threading.Event()
 pool.submit("spill", lambda: (begun.set(), threading.Event().wait()))
