@@ -117,8 +117,7 @@ def search(run: Run, probes: Probes, pairs_max: int, since: int = TS_MIN) -> Ite
         same = np.flatnonzero(run.hashes(rows) == probes.hashes[who])
         who, rows = who[same], rows[same]
         if len(rows) and not inside:
-            ts = run.times(rows)
-            good = np.flatnonzero((ts >= since) & (ts >= probes.low_ts[who]) & (ts <= probes.high_ts[who]))
+            good = np.flatnonzero(_accepted(run, probes, who, rows, since))
             if len(good) < len(rows):
                 who, rows = who[good], rows[good]
         if len(rows):
@@ -176,12 +175,18 @@ def _expanded(who: Index, starts: I64, ends: I64, pairs_max: int) -> Iterator[tu
         yield np.repeat(who[a:b], count), base + np.arange(low, high)
 
 
+def _accepted(run: Run, probes: Probes, who: Index, rows: I64, since: int) -> npt.NDArray[np.bool_]:
+    """Which pairs have a time that the probe accepts."""
+    ts = run.times(rows)
+    found: npt.NDArray[np.bool_] = (ts >= since) & (ts >= probes.low_ts[who]) & (ts <= probes.high_ts[who])
+    return found
+
+
 def _check_found(run: Run, probes: Probes, who: Index, rows: I64, inside: bool, since: int) -> None:
     """Raises CorruptionError if a binary search has led elsewhere, which it does where rows are not in order."""
     good = bool((run.hashes(rows) == probes.hashes[who]).all())
     if good and not inside:
-        ts = run.times(rows)
-        good = bool(((ts >= since) & (ts >= probes.low_ts[who]) & (ts <= probes.high_ts[who])).all())
+        good = bool(_accepted(run, probes, who, rows, since).all())
     if not good:
         raise run.damaged_directory()
 
