@@ -58,7 +58,7 @@ SIZES: dict[str, Size] = {
     "joins": Size("random joins against DuckDB", 2_000, 20_000, 200_000, 0.017),
     "spark_cases": Size("random workloads against Spark's join", 20, 60, 400, 5.0),
     "spark_rounds": Size("rounds of eight kills on Spark, every second one on a local cluster", 2, 12, 63, 40.0),
-    "soak_seconds": Size("seconds of the soak", 30, 600, 7_200, 1.0),
+    "soak_seconds": Size("seconds of the soak", 30, 1_800, 7_200, 1.0),
 }
 
 
