@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmstate.engine import StateStore
-from lsmstate.engine.intake import Batch
-from lsmstate.hashing import hash_keys
+from lsmstate.engine.intake import Batch, read_keys
 from lsmstate.join.marks import Marks, marked_since
 from lsmstate.join.matching import times_of
 from lsmstate.join.partition import partition_of
@@ -29,8 +28,9 @@ _ROW_ID = "__row_id"
 
 
 def route(side: Side, batch: Batch, parallelism: int) -> I64:
-    """For each row of a side which of the instances holds its key."""
-    return partition_of(hash_keys([_whole(batch.column(key)) for key in side.keys]).view(np.int64), parallelism)
+    """For each row of a side which of the instances holds its key. Raises SchemaError as an append would."""
+    parts = [rows.hashed.hashes for rows in read_keys(side, batch)]
+    return partition_of(np.concatenate([np.empty(0, np.uint64), *parts]).view(np.int64), parallelism)
 
 
 def rescale(
@@ -102,7 +102,3 @@ def _copy(
 
 def _none_of(counts: dict[str, Any]) -> dict[str, Any]:
     return {name: [0, 0] if isinstance(value, list) else 0 for name, value in counts.items()}
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from lsmstate import Side
 from lsmstate.checkpoint import (
     FileSink,
     Operator,
@@ -20,7 +22,8 @@ from lsmstate.checkpoint import (
     TableSource,
 )
 from lsmstate.errors import CheckpointError
-from tests.support.pipeline_job import expected, join_of, numbers, plain, rows, written
+from lsmstate.join import IntervalJoin
+from tests.support.pipeline_job import REACH, expected, join_of, numbers, plain, rows, written
 from tests.support.pipeline_parts import Counting, Passing, Waiting
 
 LEFT, RIGHT = rows(41, 400), rows(42, 400)
@@ -130,3 +133,31 @@ def test_instances_are_asked_for_routes_by_nobody_else(tmp_path: Path) -> None:
     job.sink("out", FileSink(tmp_path / "out"), input="w").run()
     assert numbers(tmp_path / "out") == list(range(400))
     assert all(len(names) == 1 for names in threads.values())
+
+
+@pytest.mark.parametrize("encoding", ["dictionary", "view", "run ends"])
+def test_encoded_columns_are_divided_among_the_instances_of_a_join(encoding: str, tmp_path: Path) -> None:
+    def texts(table: pa.Table) -> pa.Table:
+        return table.set_column(0, "k", table.column("k").cast(pa.string()))
+
+    def encoded(table: pa.Table) -> pa.Table:
+        key = table.column("k")
+        if encoding == "view":
+            key = key.cast(pa.string_view())
+        else:
+            key = (pc.run_end_encode if encoding == "run ends" else pc.dictionary_encode)(key)
+        return table.set_column(0, "k", key)
+
+    left, right = texts(LEFT), texts(RIGHT)
+    sides = [Side(name, left.schema, ["k"], "ts") for name in ("left", "right")]
+    job = Pipeline("job", catalog=f"sqlite:///{tmp_path}/catalog.db", state=tmp_path / "state")
+    for name, table in (("left", left), ("right", right)):
+        job.source(name, TableSource(encoded(table), batch_rows=40), time="ts")
+    job.operator(
+        "join",
+        lambda: IntervalJoin(*sides, lower=-REACH / 3, upper=REACH, how="full"),
+        inputs=["left", "right"],
+        parallelism=3,
+    )
+    job.sink("out", FileSink(tmp_path / "out"), input="join").run()
+    assert written(tmp_path / "out") == expected("full", left, right)

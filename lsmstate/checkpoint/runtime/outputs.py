@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from lsmstate.checkpoint.runtime.inbox import Inbox, Item, Rows
+from lsmstate.encodings import plain_schema
+from lsmstate.engine.intake import decoded
 from lsmstate.errors import CheckpointError
 from lsmstate.keys import I64
 
@@ -37,10 +39,21 @@ class Edge:
             raise CheckpointError(
                 f"route() must give each of {batch.num_rows} rows one of the instances 0 to {len(self.places) - 1}"
             )
+        if not _can_be_picked_from(batch.schema):
+            batch = decoded(batch, plain_schema(batch.schema))
         for instance, (inbox, number) in enumerate(self.places):
             rows = np.flatnonzero(which == instance)
             if len(rows):
                 yield inbox, number, Rows(batch.take(pa.array(rows)))
+
+
+def _can_be_picked_from(schema: pa.Schema) -> bool:
+    """Whether Arrow takes rows out of such columns: not out of views and run ends."""
+    try:
+        schema.empty_table().take(pa.array([], pa.int64()))
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 class Outputs:
