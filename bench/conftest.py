@@ -1,4 +1,4 @@
-"""What every benchmark finds: a machine whose memory is full of cached files, as it is on one that has been up for long.
+"""What every benchmark finds: a machine whose memory is full of cached files, as it is on one that has long been up.
 
 A virtual machine that has just started, or gives free memory back to its host, fetches every page that a file grows
 into from there first. That takes ten times as long as writing the page, now and then, and hides what is measured.
