@@ -44,6 +44,7 @@ from lsmstate.spark.spans import Span, span_us
 from lsmstate.spark.task import make_task
 from lsmstate.spark.ticker import ticker_of
 from lsmstate.spark.wiring import ACK, CLOCK, HASH, SIDE, Wiring, wire
+from lsmstate.spark.worker_memory import check_worker_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -106,6 +107,7 @@ def stream_join(
     for name, frame in zip(SIDES, inputs, strict=True):
         if not frame.isStreaming:
             raise ValueError(f"{name} is not a streaming DataFrame; read it with spark.readStream, or use left.join")
+    check_worker_memory(left.sparkSession)
     keys = join_keys(on)
     inputs = with_meeting_keys(inputs, keys)
     sides = (

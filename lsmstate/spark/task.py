@@ -31,6 +31,7 @@ from lsmstate.keys import saturate
 from lsmstate.options import Options
 from lsmstate.spark.place import Place
 from lsmstate.spark.wiring import SIDE, Wiring
+from lsmstate.spark.worker_memory import explained
 from lsmstate.sstable.cache import FileCache
 
 CHUNK_ROWS = 256 << 10
@@ -85,7 +86,13 @@ def make_task(spec: JoinSpec, wiring: Wiring) -> Callable[[Batches], Batches]:
     """The function for mapInArrow."""
 
     def task(batches: Batches) -> Batches:
-        return run_task(spec, wiring, batches)
+        try:
+            yield from run_task(spec, wiring, batches)
+        except MemoryError as error:
+            told = explained(error)
+            if told is None:
+                raise
+            raise told from error
 
     return task
 
