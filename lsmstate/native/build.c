@@ -34,15 +34,17 @@ PyObject *build_directory(PyObject *self, PyObject *args) {
     const uint64_t *hash = hashes.buf;
     uint32_t *begin = directory.buf;
     Py_ssize_t count = hashes.len / 8;
-    uint64_t slots = directory.len / 4 ? directory.len / 4 - 1 : 0, next = 0;
+    uint64_t slots = directory.len / 4 ? directory.len / 4 - 1 : 0;
     int bad = !slots || (uint64_t)count > UINT32_MAX || bad_spread(s, slots, hash, count);
     if (!bad) {
         Py_BEGIN_ALLOW_THREADS
+        memset(begin, 0, directory.len);
         for (Py_ssize_t i = 0; i < count; i++) {
             uint64_t slot = part_of(s, hash[i]);
-            while (next <= slot && next < slots) begin[next++] = (uint32_t)i;
+            if (slot < slots) begin[slot + 1] = (uint32_t)(i + 1); /* of the rows of a slot the last one stays */
         }
-        while (next <= slots) begin[next++] = (uint32_t)count;
+        uint32_t end = 0;
+        for (uint64_t slot = 0; slot <= slots; slot++) begin[slot] = end = begin[slot] > end ? begin[slot] : end;
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&hashes), PyBuffer_Release(&directory);
