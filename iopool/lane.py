@@ -204,6 +204,7 @@ class JobLane:
     def _run_current(self, worker: _Worker) -> None:
         ticket = worker.current
         if ticket is None or ticket.done():  # dropped by a close that was interrupted
+            worker.current = None
             return
         started = monotonic()
         error = ticket.run()
@@ -270,14 +271,21 @@ def _text(error: BaseException) -> str:
         return name
 
 
+def members(known: weakref.WeakSet[T]) -> list[T]:
+    """What is in a set, though other threads may add to it meanwhile."""
+    while True:
+        with suppress(RuntimeError):  # it grew while it was read
+            return list(known)
+
+
 def _after_fork() -> None:
-    for lane in list(_LANES):
+    for lane in members(_LANES):
         lane.forked()
 
 
 def _at_exit() -> None:
     deadline = monotonic() + _EXIT_SECONDS
-    for lane in list(_LANES):
+    for lane in members(_LANES):
         lane.settle(deadline)
 
 

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from compaction import RUNS_MAX, Choice, Tree, dead_rows, pick
 from iopool import PoolBusy, Ticket
+from iopool.lane import members
 from lsmstate.engine.files import open_table
 from lsmstate.engine.flush import outliving
 from lsmstate.engine.merge import Keep, MergedRun, merged_runs
@@ -282,7 +283,7 @@ def _left(kind: Side, run: StoredRun, part: RunRef, end: int | None) -> RunRef |
 
 def _at_exit() -> None:
     """The interpreter ends: it waits for jobs, but not long."""
-    for each in list(_COMPACTORS):
+    for each in members(_COMPACTORS):
         each.stop()
 
 

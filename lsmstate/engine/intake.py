@@ -88,7 +88,7 @@ class KeyRows:
 
 def read_rows(side: Side, batch: Batch) -> list[Rows]:
     """All columns of a batch. Raises SchemaError before anything is changed."""
-    parts = list(_parts(side, batch, side.schema.names))
+    parts = list(_parts(side, batch, side.schema.names, whole=True))
     return [_rows(side, batch, part) for part in parts if part.num_rows]
 
 
@@ -100,6 +100,12 @@ def read_keys(side: Side, batch: Batch) -> Iterator[KeyRows]:
         hashed = _hashed(side, batch, part)
         exact = tells_apart(keys, hashed.hashes)
         yield KeyRows(keys, hashed, _times(side, part.column(side.time)), nulls, exact)
+
+
+def read_hashes(side: Side, batch: Batch) -> U64:
+    """The hashes of the keys of a batch, whatever else it holds."""
+    parts = [hash_keys(part.columns) for part in _parts(side, batch, side.keys)]
+    return np.concatenate([np.empty(0, np.uint64), *parts])
 
 
 def null_keys(keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
@@ -128,14 +134,13 @@ def _hashed(side: Side, batch: Batch, part: pa.RecordBatch) -> Hashed:
     return hashed
 
 
-def _parts(side: Side, batch: Batch, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The wanted columns in order, as batches without chunks."""
+def _parts(side: Side, batch: Batch, wanted: Sequence[str], *, whole: bool = False) -> Iterator[pa.RecordBatch]:
+    """The wanted columns in order, as batches without chunks; `whole` batches may hold no others."""
     if not isinstance(batch, pa.RecordBatch | pa.Table):
         raise SchemaError(f"side {side.name!r}: a pyarrow RecordBatch or Table is needed, not {type(batch).__name__}")
     names = batch.schema.names
     if len(set(names)) != len(names):
         raise SchemaError(f"side {side.name!r}: the batch repeats a column name")
-    whole = len(wanted) == len(side.schema)
     needed = pa.schema([side.schema.field(name) for name in wanted])
     given = pa.schema([f for f in batch.schema if whole or f.name in wanted])
     fits = all(name in names and batch.schema.field(name).type == needed.field(name).type for name in wanted)

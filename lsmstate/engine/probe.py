@@ -7,6 +7,7 @@ candidate: its key columns are compared before it counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from lsmstate.errors import SchemaError
 from lsmstate.hashing.sameness import same_keys
 from lsmstate.key_types import cast_to_meet
 from lsmstate.keys import I64, TS_MAX, TS_MIN, shifted
+from lsmstate.layout import Layout
 from lsmstate.native import kernel
 from lsmstate.schema import PROBE_INDEX, ROW_ID, Side
 from lsmstate.sstable.gather import layout_to_take, taken
@@ -177,6 +179,22 @@ class _Picks:
         self.size_bytes += len(rows) * run.row_bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Gatherer:
+    """Which columns are gathered of rows that were found, and of the rows that ask for them. It knows none of the rows:
+    what was to be gathered and never is must not keep them all."""
+
+    wanted: Sequence[int]
+    beside: Sequence[pa.Array]
+    layouts: Sequence[Layout | None]
+
+    def of_both(self, run: Run, rows: I64, who: Index) -> list[pa.Array]:
+        return [*(run.column(field, rows) for field in self.wanted), *self.of_asking(who)]
+
+    def of_asking(self, who: Index) -> list[pa.Array]:
+        return [taken(layout, column, who) for layout, column in zip(self.layouts, self.beside, strict=True)]
+
+
 class _Found:
     """Pairs that were found, on their way to becoming batches: only those whose keys are really equal.
 
@@ -187,12 +205,12 @@ class _Found:
     def __init__(
         self, kind: Side, asked: KeyRows, schema: pa.Schema, first: int, batch_rows: int, beside: list[pa.Array]
     ) -> None:
-        self._kind, self._asked, self._schema, self._first, self._beside = kind, asked, schema, first, beside
-        self._beside_layouts = [layout_to_take(column.type) for column in beside]
+        self._kind, self._asked, self._schema, self._first = kind, asked, schema, first
         self._row_ids = ROW_ID in schema.names
         self._rows_max = batch_rows
         known = kind.key_fields if asked.exact else ()  # they are what the rows that ask have
-        self._wanted = [field for field in range(len(kind.columns)) if field not in known]
+        wanted = [field for field in range(len(kind.columns)) if field not in known]
+        self._gatherer = _Gatherer(wanted, beside, [layout_to_take(column.type) for column in beside])
         self._sparse, self._full, self._dense = _Picks(), _Picks(), _Picks()
 
     def add(self, run: Run, rows: I64, who: Index) -> Iterator[pa.RecordBatch]:
@@ -207,7 +225,7 @@ class _Found:
             yield from self._many(self._full)
             self._full, self._dense = dense, _Picks()
         self._dense.add(run, rows, who)
-        self._dense.columns.append(Ahead(partial(self._gathered, run, rows, who)))
+        self._dense.columns.append(Ahead(partial(self._gatherer.of_both, run, rows, who)))
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """What is left."""
@@ -219,22 +237,14 @@ class _Found:
         found, self._sparse = self._sparse, _Picks()
         if found.rows:
             columns = gather(self._kind, [(run, rows) for run, rows in found.picks if isinstance(run, StoredRun)])
-            yield from self._batch(dict(enumerate(columns)), self._asking(np.concatenate(found.who)), found)
+            yield from self._batch(dict(enumerate(columns)), self._gatherer.of_asking(np.concatenate(found.who)), found)
 
     def _many(self, found: _Picks) -> Iterator[pa.RecordBatch]:
         if found.rows:
             parts = zip(*(ahead.result() for ahead in found.columns), strict=True)
             arrays = [_joined(part) for part in parts]
-            columns = dict(zip(self._wanted, arrays, strict=False))
-            yield from self._batch(columns, arrays[len(self._wanted) :], found)
-
-    def _gathered(self, run: Run, rows: I64, who: Index) -> list[pa.Array]:
-        """The columns of rows that were found, and those of the rows that ask for them."""
-        return [*(run.column(field, rows) for field in self._wanted), *self._asking(who)]
-
-    def _asking(self, who: Index) -> list[pa.Array]:
-        columns = zip(self._beside_layouts, self._beside, strict=True)
-        return [taken(layout, column, who) for layout, column in columns]
+            wanted = self._gatherer.wanted
+            yield from self._batch(dict(zip(wanted, arrays, strict=False)), arrays[len(wanted) :], found)
 
     def _batch(self, columns: dict[int, pa.Array], beside: list[pa.Array], found: _Picks) -> Iterator[pa.RecordBatch]:
         """The columns of the rows that were found; keys that need not be compared may be missing."""

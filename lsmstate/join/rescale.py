@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmstate.engine import StateStore
-from lsmstate.engine.intake import Batch, read_keys
+from lsmstate.engine.intake import Batch, read_hashes
 from lsmstate.join.marks import Marks, marked_since
 from lsmstate.join.matching import times_of
 from lsmstate.join.partition import partition_of
@@ -28,9 +28,8 @@ _ROW_ID = "__row_id"
 
 
 def route(side: Side, batch: Batch, parallelism: int) -> I64:
-    """For each row of a side which of the instances holds its key. Raises SchemaError as an append would."""
-    parts = [rows.hashed.hashes for rows in read_keys(side, batch)]
-    return partition_of(np.concatenate([np.empty(0, np.uint64), *parts]).view(np.int64), parallelism)
+    """For each row of a side which of the instances holds its key. Raises SchemaError if the keys do not fit."""
+    return partition_of(read_hashes(side, batch).view(np.int64), parallelism)
 
 
 def rescale(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from lsmstate import SchemaError, Side, StateStore
+from lsmstate import Options, SchemaError, Side, StateStore
+from lsmstate.engine.probe import _Found
 from lsmstate.hashing import hash_keys
 from lsmstate.keys import TS_MAX, TS_MIN
 from tests.support.loops import loops  # noqa: F401  # each test runs with both
@@ -239,3 +243,38 @@ def test_small_matches_of_many_runs_come_joined_but_bounded(world: World) -> Non
     assert sum(sizes) == 140
     assert max(sizes) <= 50
     assert len(sizes) <= 4
+
+
+def test_probe_that_is_given_up_keeps_nothing(tmp_path: Path) -> None:
+    def kept() -> bool:
+        return any(type(each) is _Found for each in gc.get_objects())
+
+    rows = 20_000
+    given = pa.record_batch(
+        [np.arange(rows), pa.array(np.arange(rows), SCHEMA.field(1).type), pa.array(["x"] * rows)], schema=SCHEMA
+    )
+    with StateStore.open(tmp_path, sides(), Options(batch_rows=4096, auto_compact=False)) as store:
+        for epoch in range(1, 6):
+            store.append(0, given)
+            store.snapshot_epoch(epoch)
+        gc.collect()
+        gc.disable()
+        try:
+            found = store.probe(0, given)
+            next(found)
+            found.close()
+            deadline = time.monotonic() + 30
+            while kept() and time.monotonic() < deadline:  # a helper may be about to let go of it
+                time.sleep(0.01)
+            assert not kept()
+        finally:
+            gc.enable()
+
+
+def test_rows_that_ask_may_have_more_columns_though_their_side_has_only_keys_and_a_time(tmp_path: Path) -> None:
+    bare = Side("bare", pa.schema([SCHEMA.field(0), SCHEMA.field(1)]), [SCHEMA.names[0]], SCHEMA.names[1])
+    with StateStore.open(tmp_path, [bare]) as store:
+        store.append(0, batch((1, 5, "a")).select([0, 1]))
+        assert sum(found.num_rows for found in store.probe(0, batch((1, 5, "a"), (2, 5, "b")))) == 1
+        with pytest.raises(SchemaError, match="does not fit"):
+            store.append(0, batch((1, 5, "a")))

@@ -206,3 +206,23 @@ begun.wait(30)
 print("end")
 """
     assert run_script(script) == "end"
+
+
+def test_lanes_are_counted_while_others_are_made() -> None:
+    script = """
+from iopool.lane import JobLane, _LANES, members
+kept, done = [], threading.Event()
+def make():
+    while not done.is_set():
+        kept.append(JobLane("more", 1, 1))
+        if len(kept) > 500:
+            kept.clear()
+maker = threading.Thread(target=make)
+maker.start()
+for _ in range(300):
+    members(_LANES)
+done.set()
+maker.join()
+print("end")
+"""
+    assert run_script(script) == "end"
