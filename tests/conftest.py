@@ -84,8 +84,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with Spark come first: one worker takes them, in one warm JVM, while others take all the rest from it."""
-    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()) and "spark" not in item.keywords)
+    """First the soak, which takes half an hour of the full run whatever runs beside it; then tests with Spark: one worker
+    takes them, in one warm JVM, while others take all the rest from it."""
+
+    def turn(item: pytest.Item) -> int:
+        if item.path.name == "test_mvcc_stress.py":
+            return 0
+        return 1 if "spark" in getattr(item, "fixturenames", ()) or "spark" in item.keywords else 2
+
+    items.sort(key=turn)
 
 
 def _has_room(path: str) -> bool:

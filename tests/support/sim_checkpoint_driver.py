@@ -271,5 +271,5 @@ class Driver:
         for old in [each for each in saved.values() if each.epoch < coordinator.min_epoch]:
             del saved[old.id]
         if coordinator.has_stopped:
-            self.world.catalog.stopped_at = self.world.now
+            self.world.catalog.stopped(self.incarnation)
             self.die("stopped")

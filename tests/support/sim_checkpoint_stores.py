@@ -119,7 +119,7 @@ class WatchedCatalog:
             number = int(self.inner.take(JOB))
             if number <= self._taken:
                 self.world.fail(f"incarnation {number} is given out after {self._taken}")
-            self._taken = number
+            self._taken, self.stopped_at = number, None  # whoever takes a job that has stopped starts it again
             self.world.note("taken", number)
             return number
 
@@ -144,6 +144,11 @@ class WatchedCatalog:
             self.world.note("committed", manifest.epoch, manifest.id, incarnation)
 
         self._ask(act)
+
+    def stopped(self, incarnation: int) -> None:
+        """A driver that was told to stop has done so. Once another one has taken the job, it stops itself, not the job."""
+        if incarnation == self._taken:
+            self.stopped_at = self.world.now
 
     def _check_commit(self, incarnation: int, manifest: Manifest) -> None:
         world, offsets = self.world, {name: int(told["at"]) for name, told in manifest.offsets.items()}
