@@ -84,8 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First the soak, which takes half an hour of the full run whatever runs beside it; then tests with Spark: one worker
-    takes them, in one warm JVM, while others take all the rest from it."""
+    """First the soak, which takes half an hour of the full run whatever runs beside it; then tests with Spark: one
+    worker takes them, in one warm JVM, while others take all the rest from it."""
 
     def turn(item: pytest.Item) -> int:
         if item.path.name == "test_mvcc_stress.py":

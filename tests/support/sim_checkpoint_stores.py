@@ -146,7 +146,7 @@ class WatchedCatalog:
         self._ask(act)
 
     def stopped(self, incarnation: int) -> None:
-        """A driver that was told to stop has done so. Once another one has taken the job, it stops itself, not the job."""
+        """A driver that was told to stop has done so. Once another has taken the job, it stops itself, not the job."""
         if incarnation == self._taken:
             self.stopped_at = self.world.now
 
