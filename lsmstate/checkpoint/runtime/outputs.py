@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -47,11 +48,12 @@ class Edge:
                 yield inbox, number, Rows(batch.take(pa.array(rows)))
 
 
+@lru_cache(maxsize=64)
 def _can_be_picked_from(schema: pa.Schema) -> bool:
-    """Whether Arrow takes rows out of such columns: not out of views and run ends."""
+    """Whether Arrow takes rows out of such columns: not out of views and run ends, in the versions that we know."""
     try:
         schema.empty_table().take(pa.array([], pa.int64()))
-    except pa.ArrowNotImplementedError:
+    except pa.ArrowNotImplementedError:  # the only way to ask which types it can
         return False
     return True
 
