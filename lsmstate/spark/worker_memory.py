@@ -33,7 +33,8 @@ def explained(error: MemoryError) -> MemoryError | None:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return None
-    told = f"this worker may use {limit >> 20} MiB of address space, and needs more ({error})"
+    what = f" ({error})" if str(error) else ""
+    told = f"this worker may use {limit >> 20} MiB of address space, and needs more{what}"
     return MemoryError(f"{told}. The limit is that of {LIMIT}, or of `ulimit -v`. {_WAYS_OUT}")
 
 

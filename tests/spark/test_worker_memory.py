@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from lsmstate.spark import stream_join
 from lsmstate.spark.worker_memory import LIMIT, check_worker_memory
 
 
@@ -33,6 +36,30 @@ def test_limit_is_shared_by_the_cores_of_an_executor() -> None:
 @pytest.mark.parametrize("told", [None, "0", "512m", "1g", "2gb", "1t", "536870912b"])
 def test_other_limits_and_none_are_taken(told: str | None) -> None:
     check_worker_memory(session(**({} if told is None else {"spark_executor_pyspark_memory": told})))
+
+
+@pytest.mark.spark
+def test_join_is_refused_before_it_touches_its_state(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate").load()
+    legacy = "spark.sql.legacy.setCommandRejectsSparkCoreConfs"
+    spark.conf.set(legacy, "false")
+    spark.conf.set(LIMIT, "300m")
+    try:
+        with pytest.raises(ValueError, match="a worker needs 512 MiB"):
+            stream_join(
+                rows,
+                rows,
+                on="value",
+                time=("timestamp", "timestamp"),
+                ttl="1 hour",
+                watermark=("1 second", "1 second"),
+                state=tmp_path / "state",
+                partitions=2,
+            )
+    finally:
+        spark.conf.unset(LIMIT)
+        spark.conf.unset(legacy)
+    assert not (tmp_path / "state").exists()
 
 
 STARVED = """
