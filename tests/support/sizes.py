@@ -1,6 +1,6 @@
 """How much each long test does: one table for the default run, the full one and the endless one.
 
-`LSMSTATE_TEST_SIZE` chooses: nothing or `default` (`make test`), `full` (`make test-full`, under 75 minutes on two
+`LSMSTATE_TEST_SIZE` chooses: nothing or `default` (`make test`), `full` (`make test-full`, made for 75 minutes on two
 cores), `endless` (`make test-endless`: the sizes that we would like, whatever they take), or a number, which is that
 part of the full sizes: `LSMSTATE_TEST_SIZE=0.05`. `seconds` is the time of one core that one of them was measured to
 take, those of Spark by a guess; `python -m tests.support.sizes` prints the table with the minutes that follow.
